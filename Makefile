@@ -1,0 +1,61 @@
+# Everything a newcomer needs: `make demo` shows the result, `make test` checks the house.
+# Both create .venv on first use and cost nothing when neither pyproject.toml nor constraints.txt has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# -qq shows errors only: the progress of a large download says nothing in a log.
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test lint types imports unit format bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo     correct an embedded clip and write before/after pictures, a video and a report to demo/"
+	@echo "make test     lint, types, import directions and tests"
+	@echo "make format   put the code in the project's format"
+	@echo "make bench    run every script in benchmarks/"
+	@echo "make clean    remove .venv, caches and demo/"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "qrsc needs Python 3.10 or newer, this is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing qrsc into $(VENV) (torch is large: a minute or two the first time)"
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing qrsc and its tools into $(VENV) (torch is large: a minute or two the first time)"
+	@$(INSTALL) -e '.[dev]'
+	@touch $(VENV)/.runtime $@
+
+demo: $(VENV)/.runtime
+	@$(BIN)/qrsc demo
+
+test: lint types imports unit
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest --cov
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.runtime
+	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean:
+	rm -rf $(VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage src/*.egg-info
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,60 @@
+"""Rolling-shutter correction of video with quadratic motion.
+
+The public names below are loaded on first use, so that `import qrsc` is silent and quick and a command that needs
+no tensor (`qrsc --help`) does not wait for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qrsc.flow import load_flow
+    from qrsc.motion import Trajectory, solve_trajectory
+    from qrsc.pipeline import Corrected, Corrector, correct
+    from qrsc.timing import Readout
+    from qrsc.warp import backward_warp, invert_field, splat
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Corrected",
+    "Corrector",
+    "Readout",
+    "Trajectory",
+    "__version__",
+    "backward_warp",
+    "correct",
+    "invert_field",
+    "load_flow",
+    "solve_trajectory",
+    "splat",
+]
+
+_HOME = {
+    "Corrected": "qrsc.pipeline",
+    "Corrector": "qrsc.pipeline",
+    "Readout": "qrsc.timing",
+    "Trajectory": "qrsc.motion",
+    "backward_warp": "qrsc.warp",
+    "correct": "qrsc.pipeline",
+    "invert_field": "qrsc.warp",
+    "load_flow": "qrsc.flow",
+    "solve_trajectory": "qrsc.motion",
+    "splat": "qrsc.warp",
+}
+
+
+if not TYPE_CHECKING:  # a type checker that saw it would take any misspelt name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME:
+            raise AttributeError(f"module 'qrsc' has no attribute {name!r}; its public names are {', '.join(__all__)}.")
+        value: object = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,3 @@
+from qrsc.cli import main
+
+main()

@@ -1,0 +1,61 @@
+"""Bad input ends in one line that says what to do, not in a traceback."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn, ParamSpec, TextIO
+
+import typer
+
+P = ParamSpec("P")
+
+BAD_INPUT = 2
+
+
+def readable_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Turns the errors that the library raises for bad input, and its warnings, into one line each on stderr.
+
+    The library raises `ValueError` and `OSError` for what a user can mend; anything else is a fault of the program
+    and keeps its traceback.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                command(*args, **kwargs)
+            except (ValueError, OSError) as error:
+                typer.echo(f"error: {_one_line(error)}", err=True)
+                raise typer.Exit(BAD_INPUT) from error
+
+    return wrapped
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    typer.echo(f"warning: {_one_line(message)}", err=True)
+
+
+def unwind_on_termination() -> None:
+    """Lets SIGTERM unwind the stack as Ctrl-C does, so that unfinished output is removed."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)

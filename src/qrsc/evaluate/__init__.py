@@ -1,0 +1,1 @@
+"""How close a corrected frame is to the truth."""

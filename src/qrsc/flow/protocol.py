@@ -1,0 +1,38 @@
+"""What a flow estimator takes and gives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+
+class FlowPair(NamedTuple):
+    """The flows of a pair of frames, each on the pixels of the frame it starts from.
+
+    Attributes:
+        forward: `[B, 2, H, W]`, from the first frame to the second.
+        backward: `[B, 2, H, W]`, from the second frame to the first.
+    """
+
+    forward: Tensor
+    backward: Tensor
+
+
+class FlowEstimator(Protocol):
+    """Anything that finds the flows of frame pairs.
+
+    Takes `first` and `second`, `[B, 3, H, W]` RGB in [0, 1] of any size, and returns both flows of each pair with the
+    frames' device and dtype.
+    """
+
+    def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair: ...
+
+
+def check_pair(first: Tensor, second: Tensor) -> None:
+    """Raise unless both are batches of RGB frames of one size."""
+    if first.ndim != 4 or first.shape[1] != 3 or first.shape != second.shape:
+        raise ValueError(
+            "flow needs two batches of frames [B, 3, H, W] of one size; got "
+            f"{tuple(first.shape)} and {tuple(second.shape)}."
+        )

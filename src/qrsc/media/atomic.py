@@ -1,0 +1,95 @@
+"""Output that is there whole or not at all.
+
+Work goes into a hidden sibling of the target and is moved into place when it is complete. If the work ends in any
+other way (an exception, Ctrl-C), the sibling is removed, with the parent folders that were made for it, and the
+target is as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+
+@contextmanager
+def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A folder to fill; it becomes `target` when the block ends well.
+
+    Args:
+        target: the folder to make. It may exist when it is empty.
+        overwrite: also accept a folder that holds files: those of the same names are replaced, all others stay.
+
+    Raises:
+        FileExistsError: the target holds files and `overwrite` was not given, or it is no folder.
+    """
+    target = target.resolve()
+    _require_free_folder(target, overwrite)
+    with _parents_of(target):
+        work = _sibling(target, "")
+        work.mkdir()
+        try:
+            yield work
+            _move_into_place(work, target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[Path]:
+    """A path to write to, with the suffix of `target`; it replaces `target` when the block ends well."""
+    target = target.resolve()
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; the name of a file was expected.")
+    with _parents_of(target):
+        work = _sibling(target, target.suffix)
+        try:
+            yield work
+            os.replace(work, target)
+        finally:
+            work.unlink(missing_ok=True)
+
+
+def _require_free_folder(target: Path, overwrite: bool) -> None:
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise FileExistsError(f"{target} is a file; a folder for the output was expected.")
+    if not overwrite and any(target.iterdir()):
+        raise FileExistsError(
+            f"the folder {target} is not empty. Choose another one, or allow overwriting: files of the same names "
+            "are then replaced."
+        )
+
+
+def _sibling(target: Path, suffix: str) -> Path:
+    return target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial{suffix}")
+
+
+def _move_into_place(work: Path, target: Path) -> None:
+    if target.exists() and any(target.iterdir()):
+        for path in work.iterdir():
+            os.replace(path, target / path.name)
+        return
+    if target.exists():
+        # A rename onto an empty folder works on POSIX only.
+        target.rmdir()
+    os.rename(work, target)
+
+
+@contextmanager
+def _parents_of(target: Path) -> Iterator[None]:
+    """Makes the missing parent folders, and takes those away again if the block fails."""
+    missing = [parent for parent in target.parents if not parent.exists()]
+    try:
+        for parent in reversed(missing):
+            parent.mkdir()
+        yield
+    except BaseException:
+        for parent in missing:
+            if parent.exists() and not any(parent.iterdir()):
+                parent.rmdir()
+        raise

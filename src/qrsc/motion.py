@@ -1,0 +1,337 @@
+"""How each pixel moves: trajectories of order 1, 2 or 3 fitted in closed form to optical flows.
+
+A point seen at `m0` moves as `m0 + v t + a t^2 / 2 + j t^3 / 6`, with `t` counted from its own exposure. A flow to
+another frame gives its displacement `u` at a known time `t`: the row on which it lands says when it was seen there.
+Divided by that time, every flow is one sample of the mean velocity
+
+    u / t = v + (a / 2) t + (j / 6) t^2,
+
+so the motion is a small polynomial regression of mean velocities over time, pixel by pixel. With as many flows as
+unknowns and equal weights it passes through all of them: Cramer's solution of the paper's equations. Confidences weigh
+the flows, and a little regularisation draws a pixel that is seen on one side only to the linear model from that side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qrsc.timing import Readout
+from qrsc.warp import pixel_grid, sample
+
+ORDERS = {"linear": 1, "quadratic": 2, "cubic": 3}
+
+# Two exposures closer than this (in frame intervals; neighbours are about 1 apart) say nothing about the motion
+# between them: a point would have to move by more than 99 % of the scanned length to be exposed so soon again.
+MIN_TIME = 1e-2
+# A longer flow, in pixels, is no measurement but an overflow in the making, and is treated like NaN.
+MAX_FLOW = 1e5
+# Flows without any support keep this much weight, so that a pixel trusted on neither side still moves with its flows.
+MIN_CONFIDENCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The motion of every pixel of a frame, in pixels and frame intervals from the pixel's own exposure.
+
+    Attributes:
+        velocity: `[..., 2, H, W]`.
+        acceleration: `[..., 2, H, W]`, or None for the linear model.
+        jerk: `[..., 2, H, W]`, or None below the cubic model.
+        valid: `[..., 1, H, W]` bool; False where a flow was not finite (or longer than `MAX_FLOW`) or two exposures
+            coincide, so that the motion is of a lower order than asked for, or zero.
+        confidence: `[..., 1, H, W]` in [0, 1], that of the most trusted flow of the pixel.
+    """
+
+    velocity: Tensor
+    acceleration: Tensor | None
+    jerk: Tensor | None
+    valid: Tensor
+    confidence: Tensor
+
+    def displacement_at(self, time: Tensor | float) -> Tensor:
+        """Where each pixel has moved at a time after its exposure.
+
+        Args:
+            time: a number, or anything that broadcasts to `[..., 1, H, W]`.
+
+        Returns:
+            `[..., 2, H, W]`.
+        """
+        factor = self.velocity
+        if self.jerk is not None and self.acceleration is not None:
+            factor = factor + (0.5 * time) * (self.acceleration + (time / 3.0) * self.jerk)
+        elif self.acceleration is not None:
+            factor = factor + (0.5 * time) * self.acceleration
+        return factor * time
+
+
+def solve_trajectory(
+    flow_prev: Tensor | None,
+    flow_next: Tensor | None,
+    readout: Readout,
+    *,
+    order: int = 2,
+    confidence_prev: Tensor | None = None,
+    confidence_next: Tensor | None = None,
+    regularisation: float = 0.0,
+) -> Trajectory:
+    """The motion of a frame's pixels from the flows to its two neighbours, or to the only one.
+
+    Args:
+        flow_prev: `[..., 2, H, W]`, flow to the previous frame; None at the start of a clip.
+        flow_next: `[..., 2, H, W]`, flow to the next frame; None at its end.
+        readout: how the frames were read.
+        order: 1 or 2; from one side only the linear model can be had and is given.
+        confidence_prev: `[..., 1, H, W]` in [0, 1], trust in `flow_prev`; all ones if None.
+        confidence_next: the same for `flow_next`.
+        regularisation: pull of the acceleration towards zero, in the units of a confidence. 0 is the paper's solver.
+    """
+    flows = {step: flow for step, flow in ((-1, flow_prev), (1, flow_next)) if flow is not None}
+    given = ((-1, confidence_prev), (1, confidence_next))
+    confidences = {step: confidence for step, confidence in given if confidence is not None}
+    return fit_trajectory(flows, readout, order=order, confidences=confidences, regularisation=regularisation)
+
+
+def fit_trajectory(
+    flows: Mapping[int, Tensor],
+    readout: Readout,
+    *,
+    order: int = 2,
+    confidences: Mapping[int, Tensor] | None = None,
+    regularisation: float = 0.0,
+) -> Trajectory:
+    """The motion of a frame's pixels from its flows to any neighbours.
+
+    Args:
+        flows: `[..., 2, H, W]` by frame step: -1 is the previous frame, 1 the next, 2 the one after.
+        readout: how the frames were read.
+        order: 1 linear, 2 quadratic, 3 cubic; with fewer flows than that, as many orders as there are flows.
+        confidences: `[..., 1, H, W]` in [0, 1] by the same steps; ones where missing.
+        regularisation: pull of the terms above the linear one towards zero, in the units of a confidence.
+    """
+    _check_arguments(flows, order, confidences, regularisation)
+    if order == 2 and sorted(flows) == [-1, 1] and not confidences and regularisation == 0.0:
+        interpolated = _interpolate(flows[-1], flows[1], readout)
+        if interpolated is not None:
+            return interpolated
+    samples = [_velocity_sample(flows[step], step, readout) for step in sorted(flows)]
+    weights, confidence = _weights(flows, confidences, samples)
+    order = min(order, len(samples))
+
+    valid = samples[0].usable
+    for sample_ in samples[1:]:
+        valid = valid & sample_.usable
+    if order == 1:
+        _, (velocity,) = _moments(weights, [[s.velocity for s in samples]])
+        return Trajectory(velocity, None, None, valid, confidence)
+
+    # Where two exposures coincide, the difference of their flows is noise that no acceleration may be read from.
+    distinct = torch.ones_like(valid)
+    for index, first in enumerate(samples):
+        for second in samples[index + 1 :]:
+            coincide = first.usable & second.usable & ((first.time - second.time).abs() <= MIN_TIME)
+            distinct = distinct & ~coincide
+    valid = valid & distinct
+
+    times = [s.time for s in samples]
+    total, (mean_time, mean_velocity) = _moments(weights, [times, [s.velocity for s in samples]])
+    centred = [time - mean_time for time in times]
+    weighted = [weight * c for weight, c in zip(weights, centred, strict=True)]
+    spread = _dot(weighted, centred)
+    slope = _divide(_dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
+    if order == 2:
+        return Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence)
+
+    # The cubic term is the part of the squared time that neither the mean nor the slope explains.
+    mean_square = _divide(spread, total)
+    skew = _divide(_dot(weighted, [c * c for c in centred]), spread)
+    curved = [c * c - mean_square - skew * c for c in centred]
+    weighted = [weight * q for weight, q in zip(weights, curved, strict=True)]
+    bend = _divide(
+        _dot(weighted, [s.velocity for s in samples]), _dot(weighted, curved) + 36.0 * regularisation, distinct
+    )
+    velocity = mean_velocity - mean_time * slope + bend * (mean_time * (mean_time + skew) - mean_square)
+    acceleration = 2.0 * (slope - bend * (2.0 * mean_time + skew))
+    return Trajectory(velocity, acceleration, 6.0 * bend, valid, confidence)
+
+
+def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: int = 0) -> Tensor:
+    """The displacement of every pixel from where the rolling shutter saw it to where it is at one instant.
+
+    Convention
+        RS -> GS, on the RS grid, in pixels. The instant is `tau` after the start of frame `c`; the trajectory belongs
+        to frame `i`; `frame_offset = c - i`.
+
+    Returns:
+        `[..., 2, H, W]`.
+    """
+    velocity = trajectory.velocity
+    height, width = velocity.shape[-2:]
+    exposed = readout.row_times(height, width, dtype=velocity.dtype, device=velocity.device)
+    return trajectory.displacement_at(frame_offset + tau - exposed)
+
+
+def consistency_confidence(flow: Tensor, reverse_flow: Tensor) -> Tensor:
+    """Trust in a flow from whether the reverse flow leads back.
+
+    Following the flow and then the reverse flow should return to the start. The confidence is `exp(-e^2 / s^2)` for a
+    gap of `e` pixels, with a tolerance `s^2 = 0.25 + 0.01 (|flow|^2 + |reverse|^2)`: half a pixel for small motion,
+    growing with it. A point that leaves the frame was not seen by the reverse flow and gets the least confidence.
+
+    Args:
+        flow: `[..., 2, H, W]`, from this frame to the other, on this frame's pixels.
+        reverse_flow: `[..., 2, H, W]`, from the other frame to this one, on the other frame's pixels.
+
+    Returns:
+        `[..., 1, H, W]` in [MIN_CONFIDENCE, 1].
+    """
+    # Replaced before sampling and dividing, so that no pixel gets a NaN gradient: a flow this long lands outside, and
+    # a reverse flow this long leaves a gap of ten times its tolerance.
+    flow = flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)
+    reverse_flow = reverse_flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)
+    height, width = flow.shape[-2:]
+    landing = pixel_grid(height, width, dtype=flow.dtype, device=flow.device) + flow
+    returned, inside = sample(reverse_flow, landing)
+    gap = (flow + returned).square().sum(-3, keepdim=True)
+    tolerance = 0.25 + 0.01 * (flow.square() + returned.square()).sum(-3, keepdim=True)
+    confidence = torch.where(inside, torch.exp(-gap / tolerance), torch.zeros_like(gap))
+    return confidence.clamp(MIN_CONFIDENCE, 1.0)
+
+
+def chain_flows(
+    first: Tensor, second: Tensor, first_confidence: Tensor, second_confidence: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The flow over two frames from the flows over each, and its confidence.
+
+    Args:
+        first: `[..., 2, H, W]`, from this frame to the next.
+        second: `[..., 2, H, W]`, from the next frame to the one after, on the next frame's pixels.
+        first_confidence: `[..., 1, H, W]`, on this frame's pixels.
+        second_confidence: `[..., 1, H, W]`, on the next frame's pixels.
+
+    Returns:
+        `[..., 2, H, W]` and `[..., 1, H, W]`: the product of both confidences, the least one where the point leaves
+        the frame between and the second flow is not known.
+    """
+    height, width = first.shape[-2:]
+    landing = pixel_grid(height, width, dtype=first.dtype, device=first.device) + first
+    onward, inside = sample(torch.cat([second, second_confidence], -3), landing)
+    confidence = first_confidence * onward[..., 2:, :, :]
+    confidence = torch.where(inside, confidence, torch.zeros_like(confidence)).clamp(min=MIN_CONFIDENCE)
+    return first + onward[..., :2, :, :], confidence
+
+
+def _interpolate(flow_prev: Tensor, flow_next: Tensor, readout: Readout) -> Trajectory | None:
+    """Cramer's solution for the parabola through both flows, or None if a pixel of them needs more care.
+
+    It is what the regression gives for equal weights, in a fifth of the passes over memory. Hardly any frame has
+    a degenerate pixel, so one look at the whole frame decides. (A compiled regression is one pass in any case.)
+    """
+    if torch.compiler.is_compiling() or flow_prev.numel() == 0:
+        return None
+    time_prev = readout.flight_time(flow_prev, -1)  # [..., 1, H, W]
+    time_next = readout.flight_time(flow_next, 1)
+    determinant = time_prev * time_next * (time_next - time_prev)
+    regular = time_prev.max() < -MIN_TIME and time_next.min() > MIN_TIME  # False for NaN
+    if not (regular and _longest(flow_prev) < MAX_FLOW and _longest(flow_next) < MAX_FLOW):
+        return None
+    inverse = determinant.reciprocal()
+    crossed_prev, crossed_next = time_next * flow_prev, time_prev * flow_next
+    velocity = (time_next * crossed_prev - time_prev * crossed_next) * inverse
+    acceleration = (crossed_prev - crossed_next) * (-2.0 * inverse)
+    everywhere = torch.ones_like(determinant)
+    return Trajectory(velocity, acceleration, None, everywhere.bool(), everywhere)
+
+
+def _longest(flow: Tensor) -> Tensor:
+    """The largest component of a whole flow in one pass over it; NaN if there is one."""
+    return torch.stack(torch.aminmax(flow.detach())).abs().amax()
+
+
+# --- the regression ---
+
+
+@dataclass(frozen=True)
+class _VelocitySample:
+    time: Tensor  # [..., 1, H, W], from this exposure to the other
+    velocity: Tensor  # [..., 2, H, W], mean velocity over that time
+    usable: Tensor  # [..., 1, H, W] bool
+
+
+def _velocity_sample(flow: Tensor, step: int, readout: Readout) -> _VelocitySample:
+    time = readout.flight_time(flow, step)
+    usable = (flow.abs().amax(-3, keepdim=True) < MAX_FLOW) & (time.abs() > MIN_TIME)  # False for NaN
+    # Replaced before dividing: a pixel that is not usable must not put NaN into anyone's gradient.
+    time = torch.where(usable, time, torch.full_like(time, float(step)))
+    flow = torch.where(usable, flow, torch.zeros_like(flow))
+    return _VelocitySample(time, flow / time, usable)
+
+
+def _weights(
+    flows: Mapping[int, Tensor], confidences: Mapping[int, Tensor] | None, samples: list[_VelocitySample]
+) -> tuple[list[Tensor], Tensor]:
+    """The weight of each velocity sample, `[..., 1, H, W]`, and the largest confidence of each pixel.
+
+    Dividing a flow by its time divides its error too, so a sample's weight carries the square of the time.
+    """
+    weights, best = [], torch.zeros_like(samples[0].time)
+    for step, sample_ in zip(sorted(flows), samples, strict=True):
+        trust = sample_.usable.to(sample_.time.dtype)
+        if confidences is not None and step in confidences:
+            trust = trust * confidences[step]
+        best = torch.maximum(best, trust)
+        weights.append(trust * sample_.time.square())
+    return weights, best
+
+
+def _moments(weights: list[Tensor], quantities: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
+    """The sum of the weights and the weighted mean of each quantity; zero where nothing has weight."""
+    total = weights[0]
+    for weight in weights[1:]:
+        total = total + weight
+    return total, [_divide(_dot(weights, quantity), total) for quantity in quantities]
+
+
+def _dot(first: list[Tensor], second: list[Tensor]) -> Tensor:
+    total = first[0] * second[0]
+    for a, b in zip(first[1:], second[1:], strict=True):
+        total = total + a * b
+    return total
+
+
+def _divide(numerator: Tensor, denominator: Tensor, where: Tensor | None = None) -> Tensor:
+    """The quotient, and 0 where the denominator (a sum of squares) vanishes or `where` is False."""
+    vanishing = denominator < 1e-8
+    if where is not None:
+        vanishing = vanishing | ~where
+    safe = torch.where(vanishing, torch.ones_like(denominator), denominator)
+    return torch.where(vanishing, torch.zeros_like(numerator), numerator / safe)
+
+
+def _check_arguments(
+    flows: Mapping[int, Tensor], order: int, confidences: Mapping[int, Tensor] | None, regularisation: float
+) -> None:
+    if order not in ORDERS.values():
+        known = ", ".join(f"{number} ({name})" for name, number in ORDERS.items())
+        raise ValueError(f"order must be one of {known}; got {order!r}.")
+    if not flows or 0 in flows:
+        raise ValueError(f"a trajectory needs flows to one or more other frames; got frame steps {sorted(flows)}.")
+    if not regularisation >= 0.0:
+        raise ValueError(f"regularisation must be 0 or more, got {regularisation!r}.")
+    shape = next(iter(flows.values())).shape
+    for step, flow in flows.items():
+        if flow.ndim < 3 or flow.shape[-3] != 2 or flow.shape != shape:
+            raise ValueError(
+                f"flows must all be [..., 2, H, W] of one size; the one to frame {step:+d} is {tuple(flow.shape)}."
+            )
+    for step, confidence in (confidences or {}).items():
+        expected = (*shape[:-3], 1, *shape[-2:])
+        if step not in flows or tuple(confidence.shape) != expected:
+            raise ValueError(
+                f"the confidence for frame step {step:+d} must go with a flow and be {expected}; got "
+                f"{tuple(confidence.shape)} for flows to {sorted(flows)}."
+            )

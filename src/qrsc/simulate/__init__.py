@@ -1,0 +1,1 @@
+"""Rolling-shutter pictures of made-up scenes, with everything about them known exactly."""

@@ -1,0 +1,288 @@
+"""Moving pictures along displacement fields: sampling, inverting a field, splatting forward.
+
+Convention
+    Pixel centres lie at whole coordinates, x to the right, y down; fields are `[..., 2, H, W]` holding (dx, dy) in
+    pixels. A frame covers half a pixel around its outermost centres; what lies further out is not valid, and takes the
+    nearest edge pixel. Outside pixels are reached by clamping coordinates, never by `padding_mode="border"`, which
+    some devices lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Interpolation = Literal["bilinear", "bicubic"]
+WarpMethod = Literal["invert", "splat", "negate"]
+
+INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
+WARP_METHODS: tuple[WarpMethod, ...] = get_args(WarpMethod)
+
+# A field whose inverse still moves by more than this after the last step has not been inverted there.
+MAX_RESIDUAL = 0.25
+# A target pixel that receives less than this part of a source pixel is a hole.
+MIN_COVERAGE = 0.25
+# Without an importance to choose by, a target pixel on which this many source pixels land is a mixture of surfaces.
+MAX_COVERAGE = 1.75
+# Range of the importance inside one picture: e^-40 is far below what rounding lets through, and far from underflow.
+IMPORTANCE_RANGE = 40.0
+
+
+class Warped(NamedTuple):
+    """A warped picture `[..., C, H, W]` and where it can be trusted, `[..., 1, H, W]` bool."""
+
+    image: Tensor
+    valid: Tensor
+
+
+class InvertedField(NamedTuple):
+    """The inverse of a displacement field, `[..., 2, H, W]`, and where there is one, `[..., 1, H, W]` bool."""
+
+    field: Tensor
+    valid: Tensor
+
+
+def pixel_grid(
+    height: int, width: int, *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+) -> Tensor:
+    """The coordinates of every pixel: `[2, H, W]`, x first."""
+    y = torch.arange(height, dtype=dtype, device=device).reshape(1, -1, 1).expand(1, height, width)
+    x = torch.arange(width, dtype=dtype, device=device).reshape(1, 1, -1).expand(1, height, width)
+    return torch.cat([x, y])
+
+
+def sample(image: Tensor, position: Tensor, interpolation: Interpolation = "bilinear") -> Warped:
+    """Read a picture at given positions.
+
+    Convention
+        `position[..., :, y, x]` is where in `image`, in pixels, output pixel (x, y) comes from.
+
+    Args:
+        image: `[..., C, H, W]`.
+        position: `[..., 2, h, w]`, the same leading dimensions; h, w may differ from H, W.
+        interpolation: `bilinear`, or `bicubic` (Keys' cubic, a = -0.75; sharper, may overshoot).
+
+    Returns:
+        `[..., C, h, w]`, and `[..., 1, h, w]` bool: finite and inside the frame.
+    """
+    if interpolation not in INTERPOLATIONS:
+        raise ValueError(f"unknown interpolation {interpolation!r}; choose one of {', '.join(INTERPOLATIONS)}.")
+    _check_field(position, "position")
+    if image.ndim != position.ndim or image.shape[:-3] != position.shape[:-3]:
+        raise ValueError(
+            "image [..., C, H, W] and position [..., 2, h, w] must have the same leading dimensions; got "
+            f"{tuple(image.shape)} and {tuple(position.shape)}."
+        )
+    height, width = image.shape[-2:]
+    x, y = position.unbind(-3)  # [..., h, w]
+    valid = (x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5)
+    x = torch.nan_to_num(x, nan=0.0).clamp(0, width - 1)
+    y = torch.nan_to_num(y, nan=0.0).clamp(0, height - 1)
+
+    # A rim of repeated edge pixels keeps every tap inside the picture, so that zero padding is never seen.
+    rim = 1 if interpolation == "bilinear" else 2
+    flat = F.pad(image.reshape(-1, *image.shape[-3:]), (rim, rim, rim, rim), mode="replicate")
+    grid_x = (2.0 * (x + rim) + 1.0) / (width + 2 * rim) - 1.0
+    grid_y = (2.0 * (y + rim) + 1.0) / (height + 2 * rim) - 1.0
+    grid = torch.stack([grid_x, grid_y], dim=-1).reshape(-1, *x.shape[-2:], 2)
+    sampled = F.grid_sample(flat, grid, mode=interpolation, padding_mode="zeros", align_corners=False)
+    return Warped(sampled.reshape(*image.shape[:-2], *x.shape[-2:]), valid.unsqueeze(-3))
+
+
+def backward_warp(image: Tensor, field: Tensor, interpolation: Interpolation = "bilinear") -> Warped:
+    """Take every output pixel from where the field points.
+
+    Convention
+        `field` lives on the output grid: `output(m) = image(m + field(m))`. To make a global-shutter frame it is the
+        distortion field, not the correction field.
+
+    Args:
+        image: `[..., C, H, W]`.
+        field: `[..., 2, H, W]`.
+        interpolation: `bilinear` or `bicubic`.
+    """
+    _check_field(field, "field")
+    height, width = field.shape[-2:]
+    return sample(image, pixel_grid(height, width, dtype=field.dtype, device=field.device) + field, interpolation)
+
+
+def invert_field(field: Tensor, steps: int = 8) -> InvertedField:
+    """The field that leads back: `field(m + inverse(m)) = -inverse(m)`.
+
+    Convention
+        `field` displaces points of the source grid; the inverse lives on the grid that they land on. For a correction
+        field (RS -> GS, on the RS grid) it is the distortion field (GS -> RS, on the GS grid).
+
+    Fixed-point iteration `d <- -field(m + d)`, which converges wherever the field changes by less than a pixel per
+    pixel. Not valid: points that come from outside the frame, did not converge, or lie where the field folds over.
+
+    Args:
+        field: `[..., 2, H, W]`.
+        steps: iterations; the error shrinks by the field's gradient in each.
+    """
+    _check_field(field, "field")
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps!r}.")
+    height, width = field.shape[-2:]
+    grid = pixel_grid(height, width, dtype=field.dtype, device=field.device)
+    inverse = -field
+    for _ in range(steps - 1):
+        inverse = -sample(field, grid + inverse).image
+    onward, inside = sample(field, grid + inverse)
+    residual = (onward + inverse).abs().amax(-3, keepdim=True)
+    inverse = -onward
+    valid = inside & (residual < MAX_RESIDUAL) & (jacobian(inverse) > 0)
+    return InvertedField(inverse, valid)
+
+
+def jacobian(field: Tensor) -> Tensor:
+    """How much the map `m -> m + field(m)` enlarges areas, `[..., 1, H, W]`; negative where it folds over.
+
+    Central differences inside, one-sided ones at the edges.
+    """
+    _check_field(field, "field")
+    along_x = _difference(field, -1)
+    along_y = _difference(field, -2)
+    xx, yx = along_x.unbind(-3)
+    xy, yy = along_y.unbind(-3)
+    return ((1.0 + xx) * (1.0 + yy) - xy * yx).unsqueeze(-3)
+
+
+def splat(image: Tensor, field: Tensor, importance: Tensor | None = None, *, deterministic: bool = False) -> Warped:
+    """Push every pixel to where the field points, spread over the four pixels around (softmax splatting).
+
+    Convention
+        `field` lives on the input grid: `image(m)` lands at `m + field(m)`. Where several pixels land, they are
+        averaged with weights `exp(importance)`. Holes get 0 and are not valid; nor, without an importance to choose
+        by, are pixels where the field folds one surface over another.
+
+    Args:
+        image: `[..., C, H, W]`.
+        field: `[..., 2, H, W]`.
+        importance: `[..., 1, H, W]`; differences beyond 40 inside one picture count as 40.
+        deterministic: bitwise the same result each time on a GPU, too, at some cost.
+    """
+    _check_field(field, "field")
+    if image.ndim != field.ndim or image.shape[:-3] != field.shape[:-3] or image.shape[-2:] != field.shape[-2:]:
+        raise ValueError(
+            "image [..., C, H, W] and field [..., 2, H, W] must agree but for the channels; got "
+            f"{tuple(image.shape)} and {tuple(field.shape)}."
+        )
+    height, width = field.shape[-2:]
+    grid = pixel_grid(height, width, dtype=field.dtype, device=field.device)
+    target = (grid + field).reshape(-1, 2, height * width)
+    finite = torch.isfinite(target).all(1, keepdim=True)
+    # Far enough outside to reach no pixel, near enough for whole-number arithmetic.
+    target = torch.where(finite, target, torch.full_like(target, -10.0)).clamp(-10.0, max(height, width) + 10.0)
+    weight = _splat_weight(importance, target)
+
+    channels = image.shape[-3]
+    payload = torch.cat([image.reshape(-1, channels, height * width) * weight, weight, torch.ones_like(weight)], 1)
+    with _deterministic_algorithms(deterministic):
+        landed = _scatter_bilinear(payload, target, height, width)  # [B, C + 2, H * W]
+    summed, total, coverage = landed[:, :channels], landed[:, channels : channels + 1], landed[:, channels + 1 :]
+    covered = coverage > MIN_COVERAGE
+    safe = torch.where(covered, total, torch.ones_like(total))
+    result = torch.where(covered, summed / safe, torch.zeros_like(summed))
+    valid = covered if importance is not None else covered & (coverage < MAX_COVERAGE)
+    return Warped(result.reshape(image.shape), valid.reshape(*field.shape[:-3], 1, height, width))
+
+
+def apply_correction(
+    frame: Tensor,
+    correction_field: Tensor,
+    method: WarpMethod = "invert",
+    *,
+    interpolation: Interpolation = "bicubic",
+    importance: Tensor | None = None,
+) -> Warped:
+    """Turn a rolling-shutter frame into the global-shutter one that its correction field leads to.
+
+    Convention
+        `correction_field` is RS -> GS on the RS grid. `invert` samples with its inverse; `splat` pushes pixels along it
+        and leaves holes; `negate` samples with its negative, as the published code does: right only where the field
+        is constant, and here for comparison.
+
+    Args:
+        frame: `[..., C, H, W]`.
+        correction_field: `[..., 2, H, W]`.
+        method: `invert`, `splat` or `negate`.
+        interpolation: for `invert` and `negate`.
+        importance: `[..., 1, H, W]`, for `splat`: which of several pixels that land together is seen.
+    """
+    if method == "splat":
+        return splat(frame, correction_field, importance)
+    if method == "negate":
+        return backward_warp(frame, -correction_field, interpolation)
+    if method == "invert":
+        inverse, invertible = invert_field(correction_field)
+        warped, inside = backward_warp(frame, inverse, interpolation)
+        return Warped(warped, inside & invertible)
+    raise ValueError(f"unknown warp {method!r}; choose one of {', '.join(WARP_METHODS)}.")
+
+
+# --- details ---
+
+
+def _difference(field: Tensor, dim: int) -> Tensor:
+    size = field.shape[dim]
+    if size == 1:
+        return torch.zeros_like(field)
+    inner = 0.5 * (field.narrow(dim, 2, size - 2) - field.narrow(dim, 0, size - 2))
+    first = field.narrow(dim, 1, 1) - field.narrow(dim, 0, 1)
+    last = field.narrow(dim, size - 1, 1) - field.narrow(dim, size - 2, 1)
+    return torch.cat([first, inner, last], dim)
+
+
+def _splat_weight(importance: Tensor | None, target: Tensor) -> Tensor:
+    """`exp(importance)` scaled so that the largest of each picture is 1: `[B, 1, H * W]`."""
+    if importance is None:
+        return torch.ones_like(target[:, :1])
+    expected = target.shape[0] * target.shape[2]
+    if importance.numel() != expected:
+        raise ValueError(f"importance must be [..., 1, H, W] for the same pictures; got {tuple(importance.shape)}.")
+    flat = importance.reshape(target.shape[0], 1, -1).to(target.dtype)
+    return torch.exp((flat - flat.amax(-1, keepdim=True)).clamp(min=-IMPORTANCE_RANGE))
+
+
+def _scatter_bilinear(payload: Tensor, target: Tensor, height: int, width: int) -> Tensor:
+    """Add each pixel's payload `[B, P, N]` to the four pixels around its target `[B, 2, N]`: `[B, P, H * W]`."""
+    corner = target.floor()
+    fraction = target - corner
+    landed = torch.zeros(payload.shape[0], payload.shape[1], height * width, dtype=payload.dtype, device=payload.device)
+    for right in (0, 1):
+        for down in (0, 1):
+            x = corner[:, 0].long() + right  # [B, N]
+            y = corner[:, 1].long() + down
+            inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+            share_x = fraction[:, 0] if right else 1.0 - fraction[:, 0]
+            share_y = fraction[:, 1] if down else 1.0 - fraction[:, 1]
+            share = torch.where(inside, share_x * share_y, torch.zeros_like(share_x))
+            index = torch.where(inside, y * width + x, torch.zeros_like(x))
+            landed = landed.scatter_add(2, index.unsqueeze(1).expand_as(payload), payload * share.unsqueeze(1))
+    return landed
+
+
+@contextmanager
+def _deterministic_algorithms(wanted: bool) -> Iterator[None]:
+    """Torch's deterministic kernels for a while; the caller's own setting comes back after."""
+    if not wanted:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+
+
+def _check_field(field: Tensor, name: str) -> None:
+    if field.ndim < 3 or field.shape[-3] != 2:
+        raise ValueError(f"{name} must be [..., 2, H, W] holding (dx, dy) in pixels; got {tuple(field.shape)}.")

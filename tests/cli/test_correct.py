@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from typer.testing import CliRunner
+
+import qrsc.pipeline
+from qrsc import Corrected, Corrector, Readout
+from qrsc.cli import app as commands
+from qrsc.cli.app import app
+from qrsc.fusion import FusionName
+from qrsc.media.frames import list_frames, read_frame, read_frames, write_frame
+from qrsc.pipeline import MotionName
+from qrsc.timing import Instant, Scan
+from qrsc.warp import WarpMethod
+
+NAMES = ["shot_2.png", "shot_10.png", "shot_11.png", "shot_12.png"]
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    """A folder `in` of four frames, 80x72: a smooth texture that runs to the right."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    coarse = torch.rand(1, 3, 18, 28, generator=torch.Generator().manual_seed(0))
+    texture = torch.nn.functional.interpolate(coarse, (72, 112), mode="bicubic")[0]  # [3, 72, 112]
+    for index, name in enumerate(NAMES):
+        left = 20 - 5 * index
+        write_frame(folder / name, texture[:, :, left : left + 80])
+    return folder
+
+
+def invoke(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+def fails(*arguments: object) -> str:
+    """The one line that a command with bad input prints."""
+    code, output = invoke(*arguments)
+    assert code == 2, output
+    assert output.startswith("error: ")
+    assert output.count("\n") == 1
+    return output
+
+
+def inventory(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- what it does ---
+
+
+def test_frames_are_those_of_the_corrector(clip: Path, tmp_path: Path) -> None:
+    code, output = invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0.8)
+    assert code == 0, output
+    assert [path.name for path in list_frames(tmp_path / "out")] == NAMES
+    frames = [stored.frame for stored in read_frames(list_frames(clip))]
+    expected = list(Corrector(Readout(0.8)).stream(frames))
+    for name, corrected, frame in zip(NAMES, expected, frames, strict=True):
+        written = read_frame(tmp_path / "out" / name).frame
+        assert (written - corrected.frame).abs().max() <= 0.5 / 255 + 1e-6
+        assert (written - frame).abs().max() > 0.1, "nothing was corrected"
+
+
+def test_summary_is_the_last_line(clip: Path, tmp_path: Path) -> None:
+    _, output = invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0.8)
+    last = output.rstrip("\n").splitlines()[-1]
+    # 5 px a frame: at most gamma / 2 of it, half of that on average.
+    assert "4 frames corrected into" in last
+    mean, largest = (float(part.split(" px")[0].split()[-1]) for part in last.split(", ")[:2])
+    assert mean == pytest.approx(1.0, abs=0.1)
+    assert largest == pytest.approx(2.0, abs=0.5)
+    assert last.endswith("s per frame")
+
+
+def test_quiet_prints_nothing(clip: Path, tmp_path: Path) -> None:
+    assert invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0.8, "--quiet") == (0, "")
+
+
+def test_depth_channels_and_input_are_kept(tmp_path: Path) -> None:
+    clip = tmp_path / "in"
+    clip.mkdir()
+    rng = np.random.default_rng(0)
+    for name, channels, largest in [("1.png", 4, 65535), ("2.tif", 1, 65535), ("3.bmp", 3, 255)]:
+        pixels = rng.integers(0, largest, (64, 64, channels), endpoint=True)
+        cv2.imwrite(str(clip / name), pixels.astype(np.uint16 if largest > 255 else np.uint8))
+    before = inventory(clip)
+    # A global shutter at the instant of its exposure: nothing moves, so every bit must come back.
+    code, output = invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0, "--tau", 0)
+    assert code == 0, output
+    assert inventory(clip) == before
+    for name in before:
+        source, target = (cv2.imread(str(folder / name), cv2.IMREAD_UNCHANGED) for folder in (clip, tmp_path / "out"))
+        assert source is not None
+        assert target is not None
+        np.testing.assert_array_equal(target, source)
+        assert target.dtype == source.dtype
+
+
+def test_single_frame_warns_in_one_line(clip: Path, tmp_path: Path) -> None:
+    for name in NAMES[1:]:
+        (clip / name).unlink()
+    code, output = invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0.8, "-q")
+    assert code == 0
+    assert output == "warning: a clip of one frame shows no motion: it is returned as it is.\n"
+    assert torch.equal(read_frame(tmp_path / "out" / NAMES[0]).frame, read_frame(clip / NAMES[0]).frame)
+
+
+# --- options ---
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the command asks of the corrector, which here returns its input."""
+    asked: dict[str, Any] = {}
+
+    class Recorder:
+        def __init__(self, readout: Readout, **options: Any) -> None:
+            asked.update(options, readout=readout)
+
+        def stream(self, frames: Iterable[Tensor]) -> Iterator[Corrected]:
+            for frame in frames:
+                asked["device"] = frame.device.type
+                yield Corrected(frame, frame[:1] >= 0, frame[:2])
+
+    monkeypatch.setattr(qrsc.pipeline, "Corrector", Recorder)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--gamma 0.5", {"readout": Readout(0.5), "tau": None}),
+        ("--percent 40", {"readout": Readout(0.4)}),
+        ("--readout 10 --fps 50", {"readout": Readout(0.5)}),
+        ("--gamma 1 --scan right-left", {"readout": Readout(1.0, "right-left")}),
+        ("--gamma 0.5 --tau -0.25", {"tau": -0.25}),
+        ("--gamma 0.5 --at first", {"tau": 0.0}),
+        ("--gamma 0.5 --at middle", {"tau": 0.25}),
+        ("--gamma 0.5 --at last", {"tau": 0.5}),
+        ("--gamma 0.5", {"motion": "quadratic", "fusion": "mean", "warp": "invert", "frames": 5, "flow": "dis"}),
+        ("--gamma 0.5 --motion cubic --fusion none", {"motion": "cubic", "fusion": "none"}),
+        ("--gamma 0.5 --warp splat --frames 3 --flow dis-fast", {"warp": "splat", "frames": 3, "flow": "dis-fast"}),
+        ("--gamma 0.5 --device cpu", {"device": "cpu"}),
+    ],
+)
+def test_options_reach_the_corrector(
+    clip: Path, tmp_path: Path, asked: dict[str, Any], options: str, expected: dict[str, Any]
+) -> None:
+    code, output = invoke("correct", clip, "-o", tmp_path / "out", *options.split())
+    assert code == 0, output
+    assert {name: asked[name] for name in expected} == expected
+
+
+def test_choices_are_those_of_the_library() -> None:
+    assert get_args(commands.ScanOption) == get_args(Scan)
+    assert get_args(commands.InstantOption) == get_args(Instant)
+    assert get_args(commands.MotionOption) == get_args(MotionName)
+    assert get_args(commands.FusionOption) == get_args(FusionName)
+    assert get_args(commands.WarpOption) == get_args(WarpMethod)
+
+
+# --- what it refuses ---
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "exactly once, as --gamma, --percent, or --readout with --fps; got none of them"),
+        ("--gamma 0.5 --percent 50", "got --gamma and --percent"),
+        ("--gamma 0.5 --readout 10 --fps 50", "got --gamma and --readout"),
+        ("--readout 10", "--fps go together"),
+        ("--gamma 0.5 --fps 50", "--fps go together"),
+        ("--gamma 33", "readout time as a fraction of the frame interval"),
+        ("--percent 200", "from 0 to 100"),
+        ("--readout 40 --fps 50", "does not fit between two frames"),
+        ("--gamma nan", "gamma must be a number"),
+        ("--gamma 0.5 --tau 0.1 --at first", "--tau (a time) or --at (a row)"),
+        ("--gamma 0.5 --flow raft9", "unknown flow 'raft9'; choose one of dis"),
+    ],
+)
+def test_options_that_do_not_fit(clip: Path, tmp_path: Path, options: str, message: str) -> None:
+    assert message in fails("correct", clip, "-o", tmp_path / "out", *options.split())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--gama 0.5",
+        "--gamma half",
+        "--gamma 0.5 --scan sideways",
+        "--gamma 0.5 --frames 7",
+        "--gamma 0.5 --warp x",
+        "more",
+    ],
+)
+def test_unknown_options_and_words_fail(clip: Path, tmp_path: Path, options: str) -> None:
+    code, output = invoke("correct", clip, "-o", tmp_path / "out", *options.split())
+    assert code == 2
+    assert "Traceback" not in output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_device_that_is_not_there(clip: Path, tmp_path: Path) -> None:
+    message = fails("correct", clip, "-o", tmp_path / "out", "--gamma", 1, "--device", "cuda")
+    assert "torch sees no cuda device" in message
+
+
+def test_input_that_cannot_be_read(clip: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "no folder" in fails("correct", tmp_path / "nowhere", "-o", out, "--gamma", 1)
+    (tmp_path / "empty").mkdir()
+    assert "no images in" in fails("correct", tmp_path / "empty", "-o", out, "--gamma", 1)
+    (tmp_path / "clip.mp4").touch()
+    message = fails("correct", tmp_path / "clip.mp4", "-o", out, "--gamma", 1)
+    assert "folders of images are what is taken for now" in message
+    (clip / NAMES[2]).write_bytes(b"torn")
+    assert f"{NAMES[2]} cannot be read" in fails("correct", clip, "-o", out, "--gamma", 1)
+    write_frame(clip / NAMES[2], torch.zeros(3, 70, 80))
+    assert f"{NAMES[2]} is 80x70 and {NAMES[0]} is 80x72" in fails("correct", clip, "-o", out, "--gamma", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clip.mp4", "empty", "in"]
+
+
+def test_input_is_never_the_output(clip: Path, tmp_path: Path) -> None:
+    before = inventory(tmp_path)
+    (tmp_path / "link").symlink_to(clip, target_is_directory=True)
+    for output in (clip, clip / ".." / "in", tmp_path / "link"):
+        assert "output folder is the input" in fails("correct", clip, "-o", output, "--gamma", 1, "--overwrite")
+    for output in (clip / "out", tmp_path):
+        assert "inside the other" in fails("correct", clip, "-o", output, "--gamma", 1, "--overwrite")
+    (tmp_path / "link").unlink()
+    assert inventory(tmp_path) == before
+
+
+def test_existing_output_needs_overwrite(clip: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "diary.txt").write_text("mine")
+    (out / NAMES[0]).write_text("old")
+    before = inventory(out)
+    assert "is not empty" in fails("correct", clip, "-o", out, "--gamma", 1)
+    assert inventory(out) == before
+    assert invoke("correct", clip, "-o", out, "--gamma", 1, "--overwrite")[0] == 0
+    after = inventory(out)
+    assert set(after) == {*NAMES, "diary.txt"}
+    assert after["diary.txt"] == b"mine"
+    assert after[NAMES[0]] != b"old"
+
+
+# --- when it is stopped ---
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_stopped_in_the_middle_leaves_nothing(
+    clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def stream(self: Corrector, frames: Iterable[Tensor]) -> Iterator[Corrected]:
+        for index, frame in enumerate(frames):
+            if index == 2:
+                raise error
+            yield Corrected(frame, frame[:1] >= 0, frame[:2])
+
+    monkeypatch.setattr(Corrector, "stream", stream)
+    result = CliRunner().invoke(app, ["correct", str(clip), "-o", str(tmp_path / "new" / "out"), "--gamma", "1"])
+    assert result.exit_code not in (0, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert sorted(path.name for path in clip.iterdir()) == sorted(NAMES)
+
+
+def test_terminated_in_the_middle_leaves_nothing(clip: Path, tmp_path: Path) -> None:
+    """A scheduler or `kill` sends SIGTERM, which would end Python without any clearing up."""
+    code = f"""
+import os, signal, sys
+from qrsc.cli import main
+from qrsc.pipeline import Corrected, Corrector
+def stream(self, frames):
+    for index, frame in enumerate(frames):
+        if index == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        yield Corrected(frame, frame[:1] >= 0, frame[:2])
+Corrector.stream = stream
+sys.argv = ["qrsc", "correct", {str(clip)!r}, "-o", {str(tmp_path / "out")!r}, "--gamma", "1"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 143, done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from qrsc.cli.app import app
+from qrsc.cli.demo import parse_size
+
+
+def test_demo_writes_its_files_and_prints_a_gain(tmp_path: Path) -> None:
+    arguments = ["demo", "--output", str(tmp_path / "demo"), "--size", "160x128", "--frames", "4"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    before, after = (float(part) for part in lines[0].removeprefix("PSNR").removesuffix("dB").split("->"))
+    assert after > before + 3.0
+    before, after = (float(part) for part in lines[1].removeprefix("SSIM").split("->"))
+    assert after > before
+    written = sorted(path.name for path in (tmp_path / "demo").iterdir())
+    assert sorted(Path(line.removeprefix("wrote ")).name for line in lines[2:]) == written
+    assert {Path(name).suffix for name in written} == {".html", ".mp4", ".png"}
+
+
+@pytest.mark.parametrize("text", ["640", "640x", "axb", "640x0", "640x480x3", "-1x5"])
+def test_size_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="WIDTHxHEIGHT"):
+        parse_size(text)
+
+
+def test_size_is_width_by_height() -> None:
+    assert parse_size("640x480") == (480, 640)

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+# Small tensors: more threads cost more than they give, and figures do not depend on the machine's size.
+torch.set_num_threads(2)
+
+settings.register_profile("qrsc", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("qrsc")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real samples: Carla-RS, Fastec-RS and BS-RSC as they lie on disk. Skips where there is none."""
+    named = os.environ.get("QRSC_REAL")
+    if named is not None:
+        if not Path(named).is_dir():
+            pytest.fail(f"QRSC_REAL names {named}, which is no folder")
+        return Path(named)
+    beside = Path(__file__).resolve().parents[2] / "shared" / "real"
+    if not beside.is_dir():
+        pytest.skip("no real samples here: name their folder in the environment variable QRSC_REAL")
+    return beside
