@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from qrsc.data.layouts import Kind, SequenceFiles, index_sequences
 from qrsc.evaluate.metrics import psnr
 from qrsc.media.frames import read_frame
 from qrsc.pipeline import Corrector
-from qrsc.timing import Readout
+from qrsc.timing import Instant
 
 METHODS = {
     "negate": {"fusion": "none", "warp": "negate"},
@@ -30,29 +29,27 @@ METHODS = {
 }
 
 
-@dataclass(frozen=True)
-class Sequence:
-    data_set: str
-    name: str
-    readout: Readout
-    frames: Tensor  # [T, 3, H, W]
-    truth: dict[str, Tensor]  # by instant, [T, 3, H, W]
+LAYOUTS = {"carla": "Carla-RS", "fastec": "Fastec-RS", "bsrsc": "BS-RSC"}
 
 
-def sequences(root: Path) -> Iterator[Sequence]:
-    for folder in sorted((root / "Carla-RS").glob("test/*/*/")):
-        truth = {"first": _stack(folder, "*_gs_f.*"), "middle": _stack(folder, "*_gs_m.*")}
-        yield Sequence("Carla-RS", folder.name, Readout(1.0), _stack(folder, "*_rs.*"), truth)
-    for folder in sorted((root / "Fastec-RS").glob("test/*/")):
-        truth = {"first": _stack(folder, "*_global_first.*"), "middle": _stack(folder, "*_global_middle.*")}
-        yield Sequence("Fastec-RS", folder.name, Readout(1.0), _stack(folder, "*_rolling.*"), truth)
-    for folder in sorted((root / "BS-RSC").glob("test/*/")):
-        truth = {"middle": _stack(folder / "GS", "*.png")}
-        yield Sequence("BS-RSC", folder.name, Readout(0.425), _stack(folder / "RS", "*.png"), truth)
+def load(sequence: SequenceFiles, kind: Kind) -> Tensor | None:
+    """One kind of picture of every frame, `[T, 3, H, W]`, or None if the data set has none."""
+    paths = [frame.files[kind] for frame in sequence.frames if kind in frame.files]
+    return torch.stack([read_frame(path).frame for path in paths]) if paths else None
 
 
-def _stack(folder: Path, pattern: str) -> Tensor:
-    return torch.stack([read_frame(path).frame for path in sorted(folder.glob(pattern))])
+def score(sequence: SequenceFiles, instant: Instant, flow: str, motion: str) -> list[list[float]]:
+    """PSNR of the input and of every method, for each frame that has a truth at the instant."""
+    frames, truth = load(sequence, "rolling"), load(sequence, instant)
+    if frames is None or truth is None:
+        return []
+    columns = [frames]
+    for settings in METHODS.values():
+        corrector = Corrector(
+            sequence.readout, tau=sequence.readout.instant(instant), flow=flow, motion=motion, **settings
+        )
+        columns.append(corrector(frames))
+    return [[float(psnr(column[index], truth[index])) for column in columns] for index in range(len(truth))]
 
 
 def main() -> None:
@@ -69,19 +66,18 @@ def main() -> None:
     print(header)
     print("|" + "|".join("-" * len(cell) for cell in header.strip("|").split("|")) + "|")
     scores: dict[tuple[str, str], list[list[float]]] = {}
-    for sequence in sequences(options.root):
-        for instant, truth in sequence.truth.items():
-            tau = sequence.readout.instant(instant)  # type: ignore[arg-type]  # the keys are instants
-            columns = [sequence.frames]
-            for settings in METHODS.values():
-                corrector = Corrector(sequence.readout, tau=tau, flow=options.flow, motion=options.motion, **settings)
-                columns.append(corrector(sequence.frames))
-            for index in range(len(truth)):
-                row = [float(psnr(column[index], truth[index])) for column in columns]
-                scores.setdefault((sequence.data_set, instant), []).append(row)
-                _print_row(sequence.data_set, sequence.name, str(index), instant, row)
+    for layout, title in LAYOUTS.items():
+        if not (options.root / title).is_dir():
+            continue
+        for sequence in index_sequences(options.root / title, layout):
+            for instant in ("first", "middle"):
+                rows = score(sequence, instant, options.flow, options.motion)
+                for index, row in enumerate(rows):
+                    _print_row(title, sequence.folder.name, str(index), instant, row)
+                scores.setdefault((title, instant), []).extend(rows)
     for (data_set, instant), rows in scores.items():
-        _print_row(data_set, "mean", str(len(rows)), instant, torch.tensor(rows).mean(0).tolist())
+        if rows:
+            _print_row(data_set, "mean", str(len(rows)), instant, torch.tensor(rows).mean(0).tolist())
 
 
 def _print_row(data_set: str, name: str, frame: str, instant: str, values: list[float]) -> None:

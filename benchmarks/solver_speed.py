@@ -1,6 +1,6 @@
 """The closed-form quadratic solver against a batched matrix solve of the same systems, in one run.
 
-    python benchmarks/solver_speed.py [--height 480 --width 640 --device cpu]
+python benchmarks/solver_speed.py [--height 480 --width 640 --device cpu]
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def main() -> None:
     }
     milliseconds = {name: median_ms(task, options.device) for name, task in tasks.items()}
     base = milliseconds["batched torch.linalg.solve"]
-    print(f"{options.width}x{options.height}, {options.device}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    threads = torch.get_num_threads()
+    print(f"{options.width}x{options.height}, {options.device}, {threads} threads, torch {torch.__version__}")
     for name, value in milliseconds.items():
         print(f"{name:34s} {value:8.3f} ms   {base / value:6.1f} x")
     print(f"largest difference of the accelerations: {float(difference):.1e} px/frame^2")

@@ -53,7 +53,7 @@ def scene_of(curve: HomographyCurve, dtype: torch.dtype = torch.float32) -> Scen
     return scene.to("cpu", dtype)
 
 
-def sample_bicubic(picture: Tensor, flow: Tensor, mode: str = "bicubic") -> Tensor:
+def sampled(picture: Tensor, flow: Tensor, mode: str = "bicubic") -> Tensor:
     """A picture `[B, C, H, W]` sampled at the pixels moved by a flow `[B, 2, H, W]`."""
     height, width = picture.shape[-2:]
     y, x = torch.meshgrid(
@@ -69,7 +69,7 @@ def comparable(scene: Scene, times: Tensor, target_times: Tensor, flow: Tensor, 
     A pixel within reach of an edge mixes two surfaces, in this picture or in the other: sampling between pixels takes
     in two of them to each side. Nor is there anything to mix with outside of the picture.
     """
-    landing = sample_bicubic(_one_surface(scene, target_times), flow, mode="nearest")
+    landing = sampled(_one_surface(scene, target_times), flow, mode="nearest")
     return visible & (_one_surface(scene, times) > 0) & (landing > 0)
 
 

@@ -9,7 +9,7 @@ from qrsc.simulate.render import render_gs, render_rs, row_times
 from qrsc.simulate.truth import correction_field, distortion_field, gs_kinematics, rs_flow, rs_kinematics
 from qrsc.timing import SCANS, Readout, Scan
 
-from .scenes import SIZE, comparable, layered_scene, psnr, sample_bicubic
+from .scenes import SIZE, comparable, layered_scene, psnr, sampled
 
 
 @pytest.mark.parametrize("scan", SCANS)
@@ -19,7 +19,7 @@ def test_flow_takes_one_frame_to_the_next(scan: Scan) -> None:
     flow, visible = rs_flow(scene, readout, 0, 1)
     mask = comparable(scene, row_times(scene, readout, 0), row_times(scene, readout, 1), flow, visible)
     assert mask.double().mean() > 0.4
-    assert psnr(sample_bicubic(there, flow), here, mask) > 45
+    assert psnr(sampled(there, flow), here, mask) > 45
 
 
 @pytest.mark.parametrize("scan", SCANS)
@@ -29,10 +29,10 @@ def test_fields_take_the_rolling_to_the_global_frame_and_back(scan: Scan) -> Non
     rolling_times, still_times = row_times(scene, readout, 0), torch.full((SIZE[0], 1), 0.45, dtype=torch.float64)
     field, visible = distortion_field(scene, readout, 0, 0.45)
     mask = comparable(scene, still_times, rolling_times, field, visible)
-    assert psnr(sample_bicubic(rolling, field), still, mask) > 45
+    assert psnr(sampled(rolling, field), still, mask) > 45
     field, visible = correction_field(scene, readout, 0, 0.45)
     mask = comparable(scene, rolling_times, still_times, field, visible)
-    assert psnr(sample_bicubic(still, field), rolling, mask) > 45
+    assert psnr(sampled(still, field), rolling, mask) > 45
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -60,7 +60,7 @@ def test_correction_and_distortion_are_inverse() -> None:
     scene, readout = layered_scene(dtype=torch.float64), Readout(0.7)
     correction, visible = correction_field(scene, readout, 1, 1.35)
     distortion, _ = distortion_field(scene, readout, 1, 1.35)
-    back = correction + sample_bicubic(distortion, correction)
+    back = correction + sampled(distortion, correction, mode="bilinear")
     times = row_times(scene, readout, 1)
     mask = comparable(scene, times, torch.full_like(times, 1.35), correction, visible)
     assert float(back.abs().amax(1, keepdim=True)[mask].max()) < 1e-3

@@ -8,13 +8,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 def progress_bar(quiet: bool = False) -> Progress:
     """A bar on stderr, gone when the work is done, so that stdout holds the result alone; none in a log or a pipe."""
-    console = Console(stderr=True)
+    shown = not quiet and Console(stderr=True).is_terminal
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=console,
+        # `disable` stops the bar's thread; older rich prints a line end even then, unless its console is quiet.
+        console=Console(stderr=True, quiet=not shown),
         transient=True,
-        disable=quiet or not console.is_terminal,
+        disable=not shown,
     )

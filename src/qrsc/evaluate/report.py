@@ -61,13 +61,15 @@ _PAGE = """<!DOCTYPE html>
 </table>
 <figure><video src="{clip}" controls loop muted autoplay playsinline></video>
 <figcaption>The whole clip, before | after, slowed down.</figcaption></figure>
-<figure><img src="{strip}" alt="before, after, truth and error"><figcaption>Before | after | truth | error.</figcaption></figure>
+<figure><img src="{strip}" alt="before, after, truth and error">
+<figcaption>Before | after | truth | error.</figcaption></figure>
 <dl>
 {facts}
 </dl>
 <script>
   const box = document.getElementById("compare");
-  box.querySelector("input").addEventListener("input", event => box.style.setProperty("--split", event.target.value + "%"));
+  box.querySelector("input").addEventListener(
+    "input", event => box.style.setProperty("--split", event.target.value + "%"));
 </script>
 </body>
 </html>

@@ -71,7 +71,7 @@ def read_video(path: Path) -> Iterator[Tensor]:
             if not container.streams.video:
                 raise MediaError(f"{path} has no video stream.")
             for decoded in container.decode(container.streams.video[0]):
-                pixels = decoded.to_ndarray(format="rgb24")  # [H, W, 3]
+                pixels = decoded.reformat(format="rgb24", src_colorspace=decoded.colorspace).to_ndarray()  # [H, W, 3]
                 yield torch.from_numpy(pixels).permute(2, 0, 1).float() / 255
     except av.FFmpegError as error:
         raise MediaError(f"{path} cannot be decoded as a video: {error.strerror}.") from error

@@ -1,0 +1,223 @@
+"""How data sets lie on disk: one table of names, from which folders are read and written alike.
+
+A sequence is a folder; each of its frames has a number and up to five files: the rolling-shutter frame, the truth at
+the first and at the middle row, and masks of where that truth can be asked for. A layout says what these files are
+called.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from qrsc.timing import Readout, parse_scan
+
+Kind = Literal["rolling", "first", "middle", "first_mask", "middle_mask"]
+LayoutName = Literal["carla", "fastec", "bsrsc", "plain", "sim"]
+Split = Literal["train", "val", "test"]
+
+LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
+SPLITS: tuple[Split, ...] = get_args(Split)
+SUFFIXES = (".png", ".jpg", ".jpeg")
+CLIP_FILE = "clip.json"  # beside a sequence of the plain and sim layouts: gamma, scan and offset
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names of one data set.
+
+    Attributes:
+        title: what the data set is called in print.
+        names: by kind, the file of frame `n` inside its sequence's folder, without suffix, as a format of `n`.
+        readout: how its camera reads, or None where each sequence says so in `clip.json`.
+        marker: a file that the original puts beside the frames, written but not required.
+        depth: folders between the split and the sequence (the towns of Carla-RS).
+    """
+
+    title: str
+    names: dict[Kind, str]
+    readout: Readout | None
+    marker: str | None = None
+    depth: int = 0
+
+
+_LAYOUTS: dict[LayoutName, Layout] = {
+    "carla": Layout(
+        "Carla-RS",
+        {
+            "rolling": "{:04d}_rs",
+            "first": "{:04d}_gs_f",
+            "middle": "{:04d}_gs_m",
+            "first_mask": "{:04d}_mask",
+        },
+        Readout(1.0),
+        marker="gt_vel.log",
+        depth=1,
+    ),
+    "fastec": Layout(
+        "Fastec-RS",
+        {"rolling": "{:03d}_rolling", "first": "{:03d}_global_first", "middle": "{:03d}_global_middle"},
+        Readout(1.0),
+        marker="meta.log",
+    ),
+    # The authors give gamma = 0.45; 0.425 fits the frames better by 2 dB (see docs/conventions.md).
+    "bsrsc": Layout("BS-RSC", {"rolling": "RS/{:05d}", "middle": "GS/{:05d}"}, Readout(0.425)),
+    "plain": Layout("plain", {"rolling": "RS/{:05d}", "middle": "GS/{:05d}", "middle_mask": "mask/{:05d}"}, None),
+    "sim": Layout(
+        "simulated",
+        {
+            "rolling": "RS/{:05d}",
+            "first": "GS_first/{:05d}",
+            "middle": "GS_middle/{:05d}",
+            "first_mask": "mask_first/{:05d}",
+            "middle_mask": "mask_middle/{:05d}",
+        },
+        None,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class FrameFiles:
+    """The files of one frame; `files` has the rolling-shutter frame at least."""
+
+    number: int
+    files: dict[Kind, Path]
+
+
+@dataclass(frozen=True)
+class SequenceFiles:
+    """The files of one sequence, frames in order of their numbers.
+
+    Attributes:
+        name: its folder, seen from the root that was asked for.
+        folder: where it is.
+        readout: how it was read.
+        frames: those with a rolling-shutter frame; one whose truth is missing serves as a neighbour only.
+        gaps: numbers that are missing between the first frame and the last.
+    """
+
+    name: str
+    folder: Path
+    readout: Readout
+    frames: tuple[FrameFiles, ...]
+    gaps: tuple[int, ...] = field(default=())
+
+
+def get_layout(name: str) -> Layout:
+    """A layout by name."""
+    for known, layout in _LAYOUTS.items():
+        if known == name:
+            return layout
+    raise ValueError(f"unknown layout {name!r}; choose one of {', '.join(LAYOUTS)}.")
+
+
+def index_sequences(
+    root: Path, layout_name: str, *, split: Split | None = None, readout: Readout | None = None
+) -> list[SequenceFiles]:
+    """All sequences of a layout below a folder, in order of their names.
+
+    Args:
+        root: the data set, one of its splits, or a single sequence.
+        layout_name: one of `LAYOUTS`.
+        split: only this one; None takes all that is there.
+        readout: in place of the layout's own.
+
+    Raises:
+        FileNotFoundError: nothing of this layout is there; the message shows what was looked for and what is there.
+        ValueError: a sequence does not say how it was read.
+    """
+    layout = get_layout(layout_name)
+    if not root.is_dir():
+        raise FileNotFoundError(f"there is no folder {root}.")
+    start = root / split if split is not None and root.name != split else root
+    patterns = _patterns(layout)
+    sequences = []
+    for folder in _folders(start) if start.is_dir() else ():
+        files = _frames(folder, layout, patterns)
+        if files:
+            name = folder.relative_to(root).as_posix() if folder != root else folder.name
+            chosen = readout or layout.readout or read_clip_file(folder)
+            sequences.append(_sequence(name, folder, chosen, files))
+    if not sequences:
+        raise FileNotFoundError(_nothing_found(start, layout))
+    return sequences
+
+
+def frame_path(layout: Layout, folder: Path, kind: Kind, number: int, suffix: str = ".png") -> Path:
+    """Where a file of a frame lies in a sequence's folder."""
+    if kind not in layout.names:
+        raise ValueError(f"{layout.title} has no {kind!r} files; it has {', '.join(layout.names)}.")
+    return folder / (layout.names[kind].format(number) + suffix)
+
+
+def write_clip_file(folder: Path, readout: Readout) -> None:
+    """Say beside a sequence how it was read."""
+    text = json.dumps({"gamma": readout.gamma, "scan": readout.scan, "offset": readout.offset}, indent=2)
+    (folder / CLIP_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def read_clip_file(folder: Path) -> Readout:
+    """How a sequence was read, from the file beside it."""
+    path = folder / CLIP_FILE
+    if not path.is_file():
+        raise ValueError(
+            f"{folder} does not say how it was read: give gamma and scan, or put them into {CLIP_FILE} there, as in "
+            '{"gamma": 0.6, "scan": "top-down"}.'
+        )
+    try:
+        clip = json.loads(path.read_text(encoding="utf-8"))
+        return Readout(clip["gamma"], parse_scan(clip.get("scan", "top-down")), clip.get("offset", 0.0))
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f'{path} must hold gamma and scan, as in {{"gamma": 0.6, "scan": "top-down"}}.') from error
+
+
+def _patterns(layout: Layout) -> dict[Kind, re.Pattern[str]]:
+    """What the files of each kind match, any number of digits: `0001_rs.png`, `RS/00001.jpg`."""
+    endings = "|".join(re.escape(suffix) for suffix in SUFFIXES)
+    return {
+        kind: re.compile(re.sub(r"\\\{:0\dd\\\}", r"(\\d+)", re.escape(name)) + f"(?:{endings})", re.IGNORECASE)
+        for kind, name in layout.names.items()
+    }
+
+
+def _folders(start: Path) -> Iterator[Path]:
+    yield start
+    yield from sorted(path for path in start.rglob("*") if path.is_dir())
+
+
+def _frames(folder: Path, layout: Layout, patterns: dict[Kind, re.Pattern[str]]) -> dict[int, dict[Kind, Path]]:
+    """The files of a folder by frame and kind; frames without a rolling-shutter file are left out."""
+    places = {(folder / name).parent for name in layout.names.values()}
+    frames: dict[int, dict[Kind, Path]] = {}
+    for path in sorted(path for place in places if place.is_dir() for path in place.iterdir()):
+        for kind, pattern in patterns.items():
+            match = pattern.fullmatch(path.relative_to(folder).as_posix())
+            if match:
+                frames.setdefault(int(match.group(1)), {})[kind] = path
+    return {number: files for number, files in sorted(frames.items()) if "rolling" in files}
+
+
+def _sequence(name: str, folder: Path, readout: Readout, files: dict[int, dict[Kind, Path]]) -> SequenceFiles:
+    numbers = list(files)
+    gaps = tuple(number for number in range(numbers[0], numbers[-1]) if number not in files)
+    frames = tuple(FrameFiles(number, kinds) for number, kinds in files.items())
+    return SequenceFiles(name, folder, readout, frames, gaps)
+
+
+def _nothing_found(start: Path, layout: Layout) -> str:
+    wanted = layout.names["rolling"].format(0) + ".png"
+    if not start.is_dir():
+        there = f"there is no folder {start}"
+    else:
+        names = sorted(path.name + "/" * path.is_dir() for path in start.iterdir())
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        there = f"{start} holds {shown or 'nothing'}"
+    return (
+        f"no {layout.title} sequence found: folders with files like {wanted} (or .jpg) were looked for at any depth; "
+        f"{there}."
+    )

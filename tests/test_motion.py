@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from qrsc.motion import (
+    MAX_FLOW,
+    MIN_CONFIDENCE,
+    ORDERS,
+    Trajectory,
+    _interpolate,
+    chain_flows,
+    consistency_confidence,
+    correction_field,
+    fit_trajectory,
+    solve_trajectory,
+)
+from qrsc.timing import SCANS, Readout, Scan
+
+NAN, INF = float("nan"), float("inf")
+HEIGHT, WIDTH = 6, 8
+# Flows of a few pixels and times of about 1 in float64: a hundred roundings, times the condition of the fit.
+EXACT = 1e-11
+
+
+def rand(*shape: int, seed: int, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def moving(order: int, leading: tuple[int, ...] = (), size: tuple[int, int] = (HEIGHT, WIDTH)) -> Trajectory:
+    """A motion of this order, another one for each pixel; vertical, too, so that no flight time is whole."""
+    terms = [rand(*leading, 2, *size, seed=n).tanh() * 0.9 / (n + 1) if n < order else None for n in range(3)]
+    velocity, acceleration, jerk = terms
+    assert velocity is not None
+    everywhere = torch.ones_like(velocity[..., :1, :, :])
+    return Trajectory(velocity, acceleration, jerk, everywhere.bool(), everywhere)
+
+
+def exact_flow(motion: Trajectory, readout: Readout, step: int) -> Tensor:
+    """The flow to another frame: where the point is when the row on which it lands is read."""
+    time = torch.full_like(motion.confidence, float(step))
+    for _ in range(200):
+        previous, time = time, readout.flight_time(motion.displacement_at(time), step)
+    assert float((time - previous).abs().max()) < 1e-14
+    return motion.displacement_at(time)
+
+
+def exact_flows(motion: Trajectory, readout: Readout, steps: tuple[int, ...]) -> dict[int, Tensor]:
+    return {step: exact_flow(motion, readout, step) for step in steps}
+
+
+def assert_close(ours: Tensor | None, expected: Tensor | None, tolerance: float = EXACT) -> None:
+    if ours is None or expected is None:
+        assert ours is expected
+        return
+    torch.testing.assert_close(ours, expected, rtol=0.0, atol=tolerance)
+
+
+def assert_same_motion(ours: Trajectory, expected: Trajectory, tolerance: float = EXACT) -> None:
+    assert_close(ours.velocity, expected.velocity, tolerance)
+    assert_close(ours.acceleration, expected.acceleration, tolerance)
+    assert_close(ours.jerk, expected.jerk, tolerance)
+    assert torch.equal(ours.valid, expected.valid)
+    assert_close(ours.confidence, expected.confidence, tolerance)
+
+
+# --- golden cases ---
+
+
+@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize("steps", [(1,), (-1, 1), (-2, -1, 1, 2)])
+def test_a_still_picture_stays_where_it_is(scan: Scan, steps: tuple[int, ...]) -> None:
+    readout = Readout(0.9, scan)
+    still = torch.zeros(2, HEIGHT, WIDTH)
+    for order in ORDERS.values():
+        trajectory = fit_trajectory(dict.fromkeys(steps, still), readout, order=order)
+        assert torch.equal(correction_field(trajectory, readout, 0.45), still)
+        assert bool(trajectory.valid.all())
+
+
+@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize(("order", "steps"), [(1, (1,)), (1, (-1,)), (1, (-1, 1)), (2, (-1, 1)), (3, (-1, 1, 2))])
+def test_constant_velocity_is_found_by_every_order(scan: Scan, order: int, steps: tuple[int, ...]) -> None:
+    readout, motion = Readout(0.9, scan), moving(1)
+    found = fit_trajectory(exact_flows(motion, readout, steps), readout, order=order)
+    assert_close(found.velocity, motion.velocity)
+    remaining = 0.3 - readout.row_times(HEIGHT, WIDTH, dtype=torch.float64)
+    assert_close(correction_field(found, readout, 0.3), motion.velocity * remaining)
+
+
+EXACT_FITS = [(2, (-1, 1)), (2, (-1, 1, 2)), (2, (1, 2)), (3, (-1, 1, 2)), (3, (-2, -1, 1)), (3, (-2, -1, 1, 2))]
+
+
+@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize(("order", "steps"), EXACT_FITS)
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
+def test_known_acceleration_and_jerk_are_found(
+    scan: Scan, order: int, steps: tuple[int, ...], leading: tuple[int, ...]
+) -> None:
+    readout, motion = Readout(0.9, scan), moving(order, leading)
+    flows = exact_flows(motion, readout, steps)
+    times = readout.flight_time(flows[1], 1)
+    assert float((times - 1).abs().max()) > 0.1, "no point lands on another row: the case would be too easy"
+    found = fit_trajectory(flows, readout, order=order)
+    assert_same_motion(found, motion)
+    for frame_offset in (-1, 0, 1, 2):
+        exposed = readout.row_times(HEIGHT, WIDTH, dtype=torch.float64)
+        truth = motion.displacement_at(frame_offset + 0.37 - exposed)
+        assert_close(correction_field(found, readout, 0.37, frame_offset), truth)
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_known_acceleration_in_single_precision(scan: Scan) -> None:
+    """Largest error seen: 2e-6 px for motion of up to 3 px, 1e-5 px two frames away."""
+    readout, motion = Readout(0.9, scan), moving(2)
+    flows = {step: flow.float() for step, flow in exact_flows(motion, readout, (-1, 1)).items()}
+    found = fit_trajectory(flows, readout)
+    for frame_offset in (0, 1):
+        truth = correction_field(motion, readout, 0.45, frame_offset)
+        assert_close(correction_field(found, readout, 0.45, frame_offset).double(), truth, 5e-5)
+
+
+def test_the_instant_at_which_a_row_is_read_leaves_that_row_alone() -> None:
+    readout, motion = Readout(0.8), moving(2)
+    field = correction_field(motion, readout, 0.8 * 4 / HEIGHT)
+    assert_close(field[:, 4], torch.zeros(2, WIDTH, dtype=torch.float64))
+    assert float(field[:, :4].abs().min()) > 0
+
+
+# --- what the solver minimises ---
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_equal_confidences_without_regularisation_are_the_papers_equations(scan: Scan) -> None:
+    readout = Readout(0.8, scan)
+    flow_prev, flow_next = rand(2, HEIGHT, WIDTH, seed=1), rand(2, HEIGHT, WIDTH, seed=2)
+    t_prev, t_next = readout.flight_time(flow_prev, -1)[0], readout.flight_time(flow_next, 1)[0]
+    matrix = torch.stack(  # [H, W, 2, 2]
+        [torch.stack([t_prev, t_prev**2 / 2], -1), torch.stack([t_next, t_next**2 / 2], -1)], -2
+    )
+    solution = torch.linalg.solve(matrix, torch.stack([flow_prev, flow_next]).permute(2, 3, 0, 1))
+    ones = torch.ones(1, HEIGHT, WIDTH, dtype=torch.float64)
+    for confidence in (None, ones):
+        found = solve_trajectory(
+            flow_prev, flow_next, readout, confidence_prev=confidence, confidence_next=confidence, regularisation=0.0
+        )
+        assert_close(found.velocity, solution[:, :, 0].permute(2, 0, 1))
+        assert_close(found.acceleration, solution[:, :, 1].permute(2, 0, 1))
+        assert bool(found.valid.all())
+
+
+def test_the_fast_path_is_the_regression() -> None:
+    readout = Readout(0.8)
+    flow_prev, flow_next = rand(2, 2, HEIGHT, WIDTH, seed=1), rand(2, 2, HEIGHT, WIDTH, seed=2)
+    ones = torch.ones(2, 1, HEIGHT, WIDTH, dtype=torch.float64)
+    fast = _interpolate(flow_prev, flow_next, readout)
+    assert fast is not None
+    assert_same_motion(fast, fit_trajectory({-1: flow_prev, 1: flow_next}, readout, confidences={1: ones}))
+    for bad in (NAN, INF, 2 * MAX_FLOW):
+        assert _interpolate(flow_prev.index_fill(-1, torch.tensor(3), bad), flow_next, readout) is None
+
+
+def test_linear_from_both_sides_is_least_squares() -> None:
+    readout = Readout(0.8)
+    u_prev, u_next = rand(2, HEIGHT, WIDTH, seed=1), rand(2, HEIGHT, WIDTH, seed=2)
+    t_prev, t_next = readout.flight_time(u_prev, -1), readout.flight_time(u_next, 1)
+    expected = (u_prev * t_prev + u_next * t_next) / (t_prev**2 + t_next**2)
+    assert_close(solve_trajectory(u_prev, u_next, readout, order=1).velocity, expected)
+
+
+@pytest.mark.parametrize("trusted", [-1, 1])
+def test_a_pixel_seen_on_one_side_tends_to_the_linear_model_from_there(trusted: int) -> None:
+    readout = Readout(0.8)
+    flows = {-1: rand(2, HEIGHT, WIDTH, seed=1), 1: rand(2, HEIGHT, WIDTH, seed=2)}
+    linear = fit_trajectory({trusted: flows[trusted]}, readout)
+    assert linear.acceleration is None
+    gaps = []
+    for confidence in (1.0, 1e-2, 1e-4, 1e-6):
+        doubted = torch.full((1, HEIGHT, WIDTH), confidence, dtype=torch.float64)
+        found = fit_trajectory(flows, readout, confidences={-trusted: doubted}, regularisation=0.01)
+        assert found.acceleration is not None
+        gaps.append(float((found.velocity - linear.velocity).abs().max() + found.acceleration.abs().max()))
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] > 0.5
+    assert gaps[-1] < 1e-3
+
+
+def test_without_any_confidence_on_one_side_the_other_is_linear_even_without_regularisation() -> None:
+    readout = Readout(0.8)
+    flow_prev, flow_next = rand(2, HEIGHT, WIDTH, seed=1), rand(2, HEIGHT, WIDTH, seed=2)
+    none = torch.zeros(1, HEIGHT, WIDTH, dtype=torch.float64)
+    found = solve_trajectory(flow_prev, flow_next, readout, confidence_prev=none)
+    assert_close(found.velocity, flow_next / readout.flight_time(flow_next, 1))
+    assert found.acceleration is not None
+    assert float(found.acceleration.abs().max()) == 0.0
+
+
+def test_regularisation_shrinks_the_acceleration_alone() -> None:
+    # Without readout the times are -1 and 1, the spread is 2, and the ridge adds 4 of its own.
+    acceleration = rand(2, HEIGHT, WIDTH, seed=1)
+    velocity = rand(2, HEIGHT, WIDTH, seed=2)
+    found = solve_trajectory(
+        acceleration / 2 - velocity, acceleration / 2 + velocity, Readout(0.0), regularisation=0.01
+    )
+    assert_close(found.acceleration, acceleration * 2 / 2.04)
+    assert_close(found.velocity, velocity)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_one_neighbour_gives_the_linear_model(order: int) -> None:
+    readout, flow = Readout(0.8), rand(2, HEIGHT, WIDTH, seed=1)
+    for prev, next_, step in ((None, flow, 1), (flow, None, -1)):
+        found = solve_trajectory(prev, next_, readout, order=order)
+        assert found.acceleration is None
+        assert_close(found.velocity, flow / readout.flight_time(flow, step))
+
+
+# --- degenerate pixels ---
+
+
+def degenerate_flows(dtype: torch.dtype) -> tuple[dict[int, Tensor], Tensor]:
+    """Flows to both neighbours for gamma = 1, and which pixels of them are degenerate, `[1, H, W]`."""
+    flow_prev = rand(2, HEIGHT, WIDTH, seed=1, scale=0.3, dtype=dtype)
+    flow_next = rand(2, HEIGHT, WIDTH, seed=2, scale=0.3, dtype=dtype)
+    flow_prev[1, 0, 0] = HEIGHT * 1.004  # t_prev = 0.004
+    flow_next[1, 0, 1] = -HEIGHT  # t_next = 0
+    flow_prev[1, 0, 2], flow_next[1, 0, 2] = 1.5 * HEIGHT, -0.505 * HEIGHT  # 0.5 and 0.495
+    flow_prev[0, 1, 0], flow_next[1, 1, 1] = NAN, NAN
+    flow_prev[1, 1, 2], flow_next[0, 1, 3] = INF, -INF
+    flow_prev[:, 1, 4], flow_next[:, 1, 4] = NAN, NAN
+    flow_prev[0, 2, 0] = 1e30  # its square is no number in float32
+    bad = torch.zeros(1, HEIGHT, WIDTH, dtype=torch.bool)
+    for y, x in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 0)]:
+        bad[0, y, x] = True
+    return {-1: flow_prev, 1: flow_next}, bad
+
+
+CONFIDENCES = [False, True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("weighted", CONFIDENCES)
+def test_degenerate_pixels_are_finite_and_not_valid(dtype: torch.dtype, order: int, weighted: bool) -> None:
+    readout = Readout(1.0)
+    flows, bad = degenerate_flows(dtype)
+    leaves = {step: flow.requires_grad_() for step, flow in flows.items()}
+    confidences = {1: torch.full((1, HEIGHT, WIDTH), 0.5, dtype=dtype)} if weighted else None
+    found = fit_trajectory(leaves, readout, order=order, confidences=confidences, regularisation=0.01 * weighted)
+    field = correction_field(found, readout, 0.5, 1)
+    assert field.dtype == dtype
+    assert bool(torch.isfinite(field).all())
+    expected = bad.clone()
+    if order == 1:
+        expected[0, 0, 2] = False  # a line asks for no more than one time
+    assert torch.equal(found.valid, ~expected)
+    for gradient in torch.autograd.grad(field.square().sum(), list(leaves.values())):
+        assert bool(torch.isfinite(gradient).all())
+        assert bool((gradient[:, ~bad[0]] != 0).any(0).all()), "a regular pixel lost its gradient"
+
+
+def test_degenerate_pixels_get_the_best_lower_order() -> None:
+    readout = Readout(1.0)
+    flows, _ = degenerate_flows(torch.float64)
+    found = fit_trajectory(flows, readout)
+    assert found.acceleration is not None
+    from_next, from_prev = fit_trajectory({1: flows[1]}, readout), fit_trajectory({-1: flows[-1]}, readout)
+    both = fit_trajectory(flows, readout, order=1)
+    for places, linear in (
+        ([(0, 0), (1, 0), (1, 2), (2, 0)], from_next),
+        ([(0, 1), (1, 1), (1, 3)], from_prev),
+        ([(0, 2)], both),
+    ):
+        for y, x in places:
+            assert_close(found.velocity[:, y, x], linear.velocity[:, y, x])
+            assert float(linear.velocity[:, y, x].abs().min()) > 0
+            assert float(found.acceleration[:, y, x].abs().max()) == 0.0
+    assert float(found.velocity[:, 1, 4].abs().max()) == 0.0
+    assert found.confidence[0, 1, 4] == 0.0
+    assert found.confidence[0, 1, 0] == 1.0
+
+
+def test_a_cubic_pixel_without_one_of_its_three_flows_is_quadratic() -> None:
+    readout, motion = Readout(0.9), moving(2)
+    flows = exact_flows(motion, readout, (-1, 1, 2))
+    flows[2][0, 3, 3] = NAN
+    found = fit_trajectory(flows, readout, order=3)
+    assert found.jerk is not None
+    assert_close(found.acceleration, motion.acceleration)
+    assert float(found.jerk[:, 3, 3].abs().max()) == 0.0
+    assert int((~found.valid).sum()) == 1
+
+
+@pytest.mark.parametrize(("order", "steps"), [(1, (-1, 1)), (2, (-1, 1)), (3, (-1, 1, 2))])
+@pytest.mark.parametrize("weighted", CONFIDENCES)
+def test_gradcheck_beside_singular_pixels(order: int, steps: tuple[int, ...], weighted: bool) -> None:
+    readout = Readout(1.0)
+    flows, bad = degenerate_flows(torch.float64)
+    flows[2] = rand(2, HEIGHT, WIDTH, seed=3, scale=0.3)
+    flows = {step: flows[step][:, :3, :4] for step in steps}
+    regular = ~bad[0, :3, :4]
+    trust = {step: rand(1, 3, 4, seed=20 + step).sigmoid() for step in steps} if weighted else None
+
+    def solve(*values: Tensor) -> tuple[Tensor, ...]:
+        filled = {step: flows[step].clone() for step in steps}
+        for flow, value in zip(filled.values(), values, strict=True):
+            flow[:, regular] = value
+        found = fit_trajectory(filled, readout, order=order, confidences=trust, regularisation=0.02 * weighted)
+        return found.velocity, correction_field(found, readout, 0.4, 1)
+
+    inputs = [flows[step][:, regular].requires_grad_() for step in steps]
+    assert torch.autograd.gradcheck(solve, inputs, fast_mode=True)
+
+
+# --- confidence ---
+
+
+def test_flows_that_lead_back_are_trusted_and_others_less() -> None:
+    flow = torch.zeros(2, HEIGHT, WIDTH, dtype=torch.float64)
+    flow[0] = 2.0
+    confidence = [consistency_confidence(flow, gap - flow)[0, 3, 3].item() for gap in (0.0, 0.2, 0.5, 1.0, 5.0)]
+    assert confidence[0] == 1.0
+    assert confidence == sorted(confidence, reverse=True)
+    assert confidence[-1] == MIN_CONFIDENCE
+    assert bool((consistency_confidence(flow, -flow)[..., -2:] == MIN_CONFIDENCE).all()), "it left the frame"
+    assert bool((consistency_confidence(flow, -flow)[..., :-2] == 1.0).all())
+
+
+@pytest.mark.parametrize("bad", [NAN, INF, -INF, 1e30])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_flows_that_are_not_finite_are_not_trusted_and_harm_no_gradient(bad: float, dtype: torch.dtype) -> None:
+    flow = rand(2, HEIGHT, WIDTH, seed=1, scale=0.1, dtype=dtype)
+    reverse = -flow
+    flow[0, 1, 1], reverse[1, 4, 4] = bad, bad
+    flow.requires_grad_()
+    reverse.requires_grad_()
+    confidence = consistency_confidence(flow, reverse)
+    assert confidence[0, 1, 1] == MIN_CONFIDENCE
+    assert confidence[0, 4, 4] == MIN_CONFIDENCE
+    assert confidence[0, 2, 2] > 0.9
+    for gradient in torch.autograd.grad(confidence.sum(), [flow, reverse]):
+        assert bool(torch.isfinite(gradient).all())
+        assert float(gradient.abs().max()) > 0
+
+
+def test_chained_flows_add_up_where_the_first_one_lands() -> None:
+    first = torch.zeros(2, HEIGHT, WIDTH)
+    first[0] = 2.0
+    second = torch.arange(WIDTH).float().expand(2, HEIGHT, WIDTH) / 10
+    half, quarter = torch.full((1, HEIGHT, WIDTH), 0.5), torch.full((1, HEIGHT, WIDTH), 0.25)
+    chained, confidence = chain_flows(first, second, half, quarter)
+    expected = first[..., :-2] + second[..., 2:]
+    assert_close(chained[..., :-2], expected, 1e-6)
+    assert_close(confidence[..., :-2], torch.full((1, HEIGHT, WIDTH - 2), 0.125), 1e-6)
+    assert bool((confidence[..., -2:] == MIN_CONFIDENCE).all())
+
+
+# --- arguments ---
+
+
+def test_wrong_arguments_say_what_was_expected() -> None:
+    flow, readout = torch.zeros(2, 4, 4), Readout(0.5)
+    with pytest.raises(ValueError, match=r"1 \(linear\), 2 \(quadratic\), 3 \(cubic\); got 4"):
+        fit_trajectory({1: flow}, readout, order=4)
+    with pytest.raises(ValueError, match=r"one or more other frames; got frame steps \[\]"):
+        solve_trajectory(None, None, readout)
+    with pytest.raises(ValueError, match=r"frame steps \[0, 1\]"):
+        fit_trajectory({0: flow, 1: flow}, readout)
+    with pytest.raises(ValueError, match=r"\[\.\.\., 2, H, W\] of one size; the one to frame \+1 is \(2, 4, 5\)"):
+        solve_trajectory(flow, torch.zeros(2, 4, 5), readout)
+    with pytest.raises(ValueError, match=r"\(3, 4, 4\)"):
+        solve_trajectory(torch.zeros(3, 4, 4), None, readout)
+    with pytest.raises(ValueError, match=r"must go with a flow and be \(1, 4, 4\); got \(4, 4\)"):
+        solve_trajectory(flow, flow, readout, confidence_prev=torch.ones(4, 4))
+    with pytest.raises(ValueError, match="regularisation must be 0 or more, got nan"):
+        solve_trajectory(flow, flow, readout, regularisation=NAN)
