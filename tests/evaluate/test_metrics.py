@@ -35,7 +35,7 @@ def test_psnr_measures_what_an_8_bit_file_would_hold() -> None:
     assert psnr(truth + 0.4 / 255 * 0.5, truth) == math.inf, "less than half a step is nothing"
     assert psnr(torch.full((3, 4, 4), 1.7), torch.ones(3, 4, 4)) == math.inf, "clamped"
     one_step = psnr(torch.full((3, 4, 4), 128 / 255), torch.full((3, 4, 4), 127 / 255))
-    assert one_step.item() == pytest.approx(20 * math.log10(255), abs=1e-9)
+    assert one_step.item() == pytest.approx(20 * math.log10(255), abs=1e-5)
 
 
 def test_masked_psnr_by_hand() -> None:
@@ -82,7 +82,7 @@ def test_ssim_equals_that_of_scikit_image(size: tuple[int, int]) -> None:
         use_sample_covariance=False,
     )
     assert 0.2 < expected < 0.98
-    assert ssim(picture, truth).item() == pytest.approx(expected, abs=1e-9)
+    assert ssim(picture, truth).item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_one_figure_for_each_picture() -> None:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from qrsc.media.errors import MediaError
 from qrsc.media.frames import SUFFIXES, list_frames, natural_key, read_frame, read_frames, write_frame
 
+OPENCV = tuple(int(part) for part in cv2.__version__.split(".")[:2])
+
 Pixels = npt.NDArray[Any]
 Depth = type[np.uint8] | type[np.uint16]
 
@@ -37,6 +39,8 @@ KEPT_EXACTLY = [
 
 @pytest.mark.parametrize(("suffix", "channels", "dtype"), KEPT_EXACTLY)
 def test_untouched_frame_comes_back_bit_for_bit(tmp_path: Path, suffix: str, channels: int, dtype: Depth) -> None:
+    if suffix == ".bmp" and channels == 4 and OPENCV < (4, 13):
+        pytest.skip("OpenCV reads the fourth channel of a BMP since 4.13")
     shape = (9, 14) if channels == 1 else (9, 14, channels)
     pixels = random_pixels(dtype, *shape)
     if suffix == ".webp" and channels == 4:

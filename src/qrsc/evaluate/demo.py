@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from qrsc.evaluate.metrics import psnr, ssim
-from qrsc.evaluate.pictures import beside, error_picture, labelled
 from qrsc.evaluate.report import Figures, write_report
 from qrsc.media.frames import write_frame
+from qrsc.media.pictures import beside, error_picture, labelled
 from qrsc.media.video import write_video
 from qrsc.pipeline import Corrector
 from qrsc.simulate.demo_scene import demo_scene
@@ -63,8 +63,8 @@ def run_demo(
     rolling, truth = [], []
     scene = demo_scene(size, frames, seed)
     for index in range(frames):
-        rolling.append(render_rs(scene, READOUT, index, samples=2)[0])
-        truth.append(render_gs(scene, index + READOUT.instant("middle"), samples=2)[0])
+        rolling.append(render_rs(scene, READOUT, index)[0])
+        truth.append(render_gs(scene, index + READOUT.instant("middle"))[0])
         advance("rendering")
     # What a camera would store: the truth of the correction is nothing finer than 8 bits.
     rolling = [(frame * 255.0).round() / 255.0 for frame in rolling]

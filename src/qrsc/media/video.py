@@ -71,8 +71,10 @@ def read_video(path: Path) -> Iterator[Tensor]:
             if not container.streams.video:
                 raise MediaError(f"{path} has no video stream.")
             for decoded in container.decode(container.streams.video[0]):
-                pixels = decoded.reformat(format="rgb24", src_colorspace=decoded.colorspace).to_ndarray()  # [H, W, 3]
-                yield torch.from_numpy(pixels).permute(2, 0, 1).float() / 255
+                # The target's colour space means nothing for RGB, but without one PyAV before 17 takes the source for
+                # BT.601 whatever its tag says (red off by 0.09).
+                rgb = decoded.reformat(format="rgb24", src_colorspace=decoded.colorspace, dst_colorspace="ITU601")
+                yield torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1).float() / 255  # from [H, W, 3]
     except av.FFmpegError as error:
         raise MediaError(f"{path} cannot be decoded as a video: {error.strerror}.") from error
 

@@ -102,13 +102,17 @@ class HomographyCurve:
         rows = torch.stack([3 * index, 3 * index + 1, 3 * index + 2], dim=1)
         weights = torch.stack([u, v, torch.ones_like(u)], dim=-1).reshape(-1, 3)
         mixed = F.embedding_bag(rows, table, per_sample_weights=weights, mode="sum")  # [P, (D + 1) 3]
-        point = mixed.t().reshape(powers, 3, *u.shape)
-        derivatives = [torch.zeros_like(point[0]) for _ in range(order + 1)]
-        for power in range(powers - 1, -1, -1):
-            for rank in range(order, 0, -1):
-                derivatives[rank] = derivatives[rank] * local + rank * derivatives[rank - 1]
-            derivatives[0] = derivatives[0] * local + point[power]
-        return tuple(value / self.step**rank for rank, value in enumerate(derivatives))
+        point = mixed.t().contiguous().reshape(powers, 3, *u.shape)
+        derivatives = [point[powers - 1]]
+        for power in range(powers - 2, -1, -1):
+            if len(derivatives) <= order:
+                derivatives.append(torch.zeros_like(point[0]))
+            for rank in range(len(derivatives) - 1, 0, -1):
+                derivatives[rank] = torch.add(derivatives[rank] * local, derivatives[rank - 1], alpha=rank)
+            derivatives[0] = torch.addcmul(point[power], derivatives[0], local)
+        while len(derivatives) <= order:
+            derivatives.append(torch.zeros_like(point[0]))
+        return tuple(value / self.step**rank if rank else value for rank, value in enumerate(derivatives))
 
     def _locate(self, times: Tensor) -> tuple[Tensor, Tensor]:
         """The piece that a time falls in, and the time within it in units of its length."""

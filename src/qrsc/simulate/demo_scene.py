@@ -14,9 +14,9 @@ from qrsc.simulate.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfa
 GROUND = 1.6  # metres below the camera
 # Shake of the demonstration's camera: amplitude in per cent of the picture's width, frequency in cycles per frame
 # (times 30 it is in Hz). The fastest yaw is near 6 % of the width per frame: 38 px at 640.
-YAW_SHAKE = ((3.5, 0.13), (1.1, 0.25), (0.5, 0.36))
-PITCH_SHAKE = ((0.9, 0.09), (0.5, 0.21), (0.15, 0.31))
-ROLL_SHAKE = ((0.9, 0.08), (0.35, 0.19))
+YAW_SHAKE = ((8.0, 0.055), (2.5, 0.1), (0.3, 0.17))
+PITCH_SHAKE = ((1.5, 0.05), (0.6, 0.09), (0.1, 0.16))
+ROLL_SHAKE = ((0.9, 0.05), (0.3, 0.09))
 
 
 def demo_scene(

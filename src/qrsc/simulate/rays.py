@@ -78,23 +78,62 @@ def cast(inverse: Tensor, x: Tensor, y: Tensor) -> Hits:
     return Hits(u, v, inverse_depth, gradients)
 
 
-def filled_part(scene: Scene, surface: int, hits: Hits, inverse: Tensor) -> Tensor:
-    """How much of each pixel the rectangle of a surface fills, antialiased; `[B, H, W]`, 0 to 1."""
-    u_min, v_min, u_max, v_max = scene.surfaces.extent[:, surface].reshape(-1, 4, 1, 1).unbind(1)
-    tiny = torch.finfo(hits.u.dtype).tiny
-    u_slope = torch.hypot(hits.gradients[0], hits.gradients[1]) + tiny
-    v_slope = torch.hypot(hits.gradients[2], hits.gradients[3]) + tiny
-    filled = _between(hits.u - u_min, u_max - hits.u, u_slope) * _between(hits.v - v_min, v_max - hits.v, v_slope)
-    # The horizon of a plane that is not parallel to the image is an edge too: inverse depth is linear up to it.
-    horizon = hits.inverse_depth / (torch.hypot(inverse[:, 2, 0], inverse[:, 2, 1]) + tiny)
-    return filled * horizon.clamp(0.0, 1.0)
+def edge_lines(scene: Scene, inverse: Tensor) -> Tensor:
+    """Where the edges of the surfaces' rectangles run in the image, and their horizons.
+
+    The point seen by a pixel has `(u, v, 1) / depth` linear in x and y, so that `(u - u_min) / depth` is linear too:
+    it is 0 along the image of an edge, and divided by its gradient it is the distance from it in pixels.
+
+    Args:
+        inverse: from `inverse_rows`.
+
+    Returns:
+        `[S, B, 5, 3, H, 1]` (or `1, W`): for u_min, u_max, v_min, v_max and the horizon the coefficients of x, y and 1 of
+        the distance in pixels, positive on the side of the surface.
+    """
+    # The edges of a surface without end lie near its horizon; far beyond what single precision can tell from it.
+    limits = scene.surfaces.extent.transpose(0, 1).double().clamp(-1e6, 1e6)  # [S, B, 4]
+    u_min, v_min, u_max, v_max = limits[..., None, None, None].unbind(2)
+    u, v, w = inverse.double().unbind(2)  # [S, B, 3, H, 1] each
+    lines = torch.stack([u - u_min * w, u_max * w - u, v - v_min * w, v_max * w - v, w], dim=2)
+    length = torch.hypot(lines[:, :, :, 0], lines[:, :, :, 1])[:, :, :, None]
+    # A layer of constant depth has no horizon: its distance is infinite, which is still right.
+    return (lines / (length + torch.finfo(torch.float64).tiny)).clamp(-1e30, 1e30).to(inverse.dtype)
 
 
-def within(scene: Scene, surface: int, hits: Hits) -> Tensor:
-    """Whether the very point of each ray lies on the rectangle of a surface; `[B, H, W]`, bool."""
+def filled_part(lines: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """How much of each pixel the rectangle of a surface fills, antialiased; `[B, H, W]`, 0 to 1.
+
+    A strip thinner than a pixel gets its true share, which is what keeps thin poles from flickering.
+
+    Args:
+        lines: `[B, 5, 3, ...]`, of one surface, from `edge_lines`.
+        x, y: pixel coordinates, broadcastable to `[B, H, W]`.
+    """
+    inside = [
+        (lines[:, edge, 0] * x + (lines[:, edge, 1] * y + (lines[:, edge, 2] + 0.5))).clamp_(0.0, 1.0)
+        for edge in range(4)
+    ]
+    across = (inside[0] + inside[1]).sub_(1.0).clamp_min_(0.0)
+    along = (inside[2] + inside[3]).sub_(1.0).clamp_min_(0.0)
+    horizon = lines[:, 4, 0] * x + (lines[:, 4, 1] * y + lines[:, 4, 2])
+    return across.mul_(along).mul_(horizon.clamp_(0.0, 1.0))
+
+
+def depth_within(scene: Scene, surface: int, inverse: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Inverse depth where the very point of each ray lies on the rectangle of a surface, else 0; `[B, H, W]`.
+
+    Args:
+        inverse: `[B, 3, 3, ...]`, of one surface.
+        x, y: pixel coordinates, broadcastable to `[B, H, W]`.
+    """
     u_min, v_min, u_max, v_max = scene.surfaces.extent[:, surface].reshape(-1, 4, 1, 1).unbind(1)
-    across = (hits.u >= u_min) & (hits.u <= u_max)
-    return across & (hits.v >= v_min) & (hits.v <= v_max) & (hits.inverse_depth > 0)
+    scaled_u = inverse[:, 0, 0] * x + (inverse[:, 0, 1] * y + inverse[:, 0, 2])
+    scaled_v = inverse[:, 1, 0] * x + (inverse[:, 1, 1] * y + inverse[:, 1, 2])
+    depth = inverse[:, 2, 0] * x + (inverse[:, 2, 1] * y + inverse[:, 2, 2])
+    within = (scaled_u >= u_min * depth) & (scaled_u <= u_max * depth)
+    within = within & (scaled_v >= v_min * depth) & (scaled_v <= v_max * depth) & (depth > 0)
+    return torch.where(within, depth, 0.0)
 
 
 @dataclass(frozen=True)
@@ -158,11 +197,3 @@ def mapped(matrix: Tensor, hits: Hits) -> tuple[Tensor, Tensor, tuple[Tensor, Te
         matrix[:, 1, 0] * u_y + matrix[:, 1, 1] * v_y,
     )
     return s, t, gradients
-
-
-def _between(above: Tensor, below: Tensor, slope: Tensor) -> Tensor:
-    """Part of a pixel between two parallel edges, whose distances are `above / slope` and `below / slope` pixels.
-
-    A strip thinner than a pixel gets its true share, which is what keeps thin poles from flickering.
-    """
-    return ((above / slope + 0.5).clamp(0.0, 1.0) + (below / slope + 0.5).clamp(0.0, 1.0) - 1.0).clamp_min(0.0)

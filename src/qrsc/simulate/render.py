@@ -10,7 +10,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from qrsc.simulate.rays import Hits, Picks, cast, filled_part, inverse_rows, mapped, mask_opacity, pixel_grid
+from qrsc.simulate.rays import (
+    Hits,
+    Picks,
+    cast,
+    edge_lines,
+    filled_part,
+    inverse_rows,
+    mapped,
+    mask_opacity,
+    pixel_grid,
+)
 from qrsc.simulate.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
 
@@ -86,12 +96,17 @@ def _shade(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor, spacing: float) 
     worked out for the pairs of a surface and a pixel that need them.
     """
     depths, opacity = _geometry(scene, inverse, x, y)  # [S, B, H, W] each
-    picks = Picks.where(opacity > 0)
+    picks = Picks.where(_worth_a_look(scene, inverse, depths, opacity))
     matrices = picks.matrices(inverse)
     hits = cast(matrices, x.flatten()[picks.column], y.flatten()[picks.row])
     flat_opacity = opacity.flatten(1)
     own = _masked_opacity(scene, picks, hits, flat_opacity)
-    weight = own * _clearance(picks, hits, matrices, inverse, depths.flatten(1), flat_opacity)
+    # Where one surface is all there is, which is most of the picture, nothing can be in front of it.
+    shared = (opacity > 0).sum(0).flatten().index_select(0, picks.pixel) > 1
+    weight = own.clone()
+    weight[shared] *= _clearance(
+        picks.kept(shared), hits.kept(shared), matrices[shared], inverse, depths.flatten(1), flat_opacity
+    )
     seen = torch.zeros_like(flat_opacity[0]).index_add_(0, picks.pixel, weight)
     through = (1.0 - flat_opacity).prod(0)
     # Where three surfaces meet in a pixel the products do not add up to what is covered; scaled, they do.
@@ -106,13 +121,27 @@ def _shade(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor, spacing: float) 
 
 def _geometry(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Inverse depths, and how much of each pixel the surfaces' rectangles fill: `[S, B, H, W]` each."""
+    lines = edge_lines(scene, inverse)
     depths = inverse.new_empty((scene.count, scene.batch, *scene.size))
     filled = torch.empty_like(depths)
     for surface in range(scene.count):
-        hits = cast(inverse[surface], x, y)
-        depths[surface] = hits.inverse_depth
-        filled[surface] = filled_part(scene, surface, hits, inverse[surface])
+        third = inverse[surface, :, 2]
+        depths[surface] = third[:, 0] * x + (third[:, 1] * y + third[:, 2])
+        filled[surface] = filled_part(lines[surface], x, y)
     return depths, filled
+
+
+def _worth_a_look(scene: Scene, inverse: Tensor, depths: Tensor, opacity: Tensor) -> Tensor:
+    """Which surfaces are not certainly hidden at a pixel, `[S, B, H, W]`; the opacity of those that are is cleared.
+
+    Behind a surface that fills the pixel and has no mask nothing is seen, unless the two meet within the pixel: over
+    half a pixel an inverse depth changes by half its gradient.
+    """
+    solid = (scene.surfaces.mask == OPAQUE).t()[:, :, None, None]
+    reach = 0.5 * torch.hypot(inverse[:, :, 2, 0], inverse[:, :, 2, 1])
+    in_front = torch.where(solid & (opacity >= 1.0), depths - reach, 0.0).amax(0)
+    opacity.masked_fill_(depths + reach < in_front, 0.0)
+    return opacity > 0
 
 
 def _masked_opacity(scene: Scene, picks: Picks, hits: Hits, opacity: Tensor) -> Tensor:
@@ -131,7 +160,12 @@ def _surface_colour(scene: Scene, picks: Picks, hits: Hits, spacing: float) -> T
     if spacing != 1.0:
         gradients = (gradients[0] * spacing, gradients[1] * spacing, gradients[2] * spacing, gradients[3] * spacing)
     colour = scene.colours.sample(picks.property(scene.surfaces.texture), s, t, gradients)
-    return colour * picks.property(scene.surfaces.gain) + picks.property(scene.surfaces.offset)
+    colour = colour * picks.property(scene.surfaces.gain) + picks.property(scene.surfaces.offset)
+    if scene.haze is None:
+        return colour
+    haze = scene.haze.index_select(0, picks.scene)
+    clear = torch.exp(-haze[:, 3] / hits.inverse_depth)[:, None]
+    return torch.lerp(haze[:, :3], colour, clear)
 
 
 def _clearance(picks: Picks, hits: Hits, matrices: Tensor, inverse: Tensor, depths: Tensor, opacity: Tensor) -> Tensor:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from qrsc.simulate.lettering import write
 from qrsc.simulate.textures import Colour, bricks, fractal_noise, tinted
+
+CREAM = (0.93, 0.9, 0.8)
 
 
 def fill(canvas: Tensor, box: tuple[float, float, float, float], colour: Colour | Tensor, opacity: float = 1.0) -> None:
@@ -100,7 +103,7 @@ def _shop_window(
     frame = tuple(0.5 * part for part in colour)
     fill(wall, (left - 0.03 * wide, top - 0.3 * tall, right + 0.03 * wide, bottom + 0.2 * tall), torch.tensor(frame))
     fill(wall, (left, top - 0.26 * tall, right, top - 0.05 * tall), colour)
-    _lettering(wall, (left + 0.1 * wide, top - 0.22 * tall, right - 0.1 * wide, top - 0.09 * tall), generator)
+    write(wall, (left + 0.1 * wide, top - 0.22 * tall, right - 0.1 * wide, top - 0.09 * tall), CREAM, generator)
     _glass(wall, box, generator)
     for _ in range(9):
         x, y, w, h = torch.rand(4, generator=generator).tolist()
@@ -116,23 +119,6 @@ def _shop_window(
     for at in (0.33, 0.66):
         fill(wall, (left + at * wide - 0.012 * wide, top, left + at * wide + 0.012 * wide, bottom), torch.tensor(frame))
     _shade_down(wall[:, :, max(round(left), 0) : round(right)], round(top), round(0.12 * tall), 0.6)
-
-
-def _lettering(wall: Tensor, box: tuple[float, float, float, float], generator: torch.Generator) -> None:
-    """Marks that read as a sign from afar: strokes of letter height."""
-    left, top, right, bottom = box
-    tall = bottom - top
-    x = left
-    while x < right - tall:
-        for _ in range(3):
-            a, b = torch.rand(2, generator=generator).tolist()
-            if a < 0.5:
-                at = x + 0.5 * tall * b
-                fill(wall, (at, top, at + 0.13 * tall, bottom), (0.93, 0.9, 0.8))
-            else:
-                at = top + 0.85 * tall * b
-                fill(wall, (x, at, x + 0.55 * tall, at + 0.14 * tall), (0.93, 0.9, 0.8))
-        x += 0.8 * tall
 
 
 def _shade_down(canvas: Tensor, top: int, length: int, strength: float) -> None:
@@ -152,14 +138,18 @@ def sky(height: int, width: int, generator: torch.Generator) -> Tensor:
     return torch.lerp(clear, white, 0.85 * cloud).clamp(0.0, 1.0)
 
 
-def pavement(height: int, width: int, generator: torch.Generator) -> Tensor:
-    """Ground seen from above; rows go away from the houses: slabs, kerb, gutter, asphalt with a dashed line."""
-    grain = fractal_noise(height, width, generator, cells=8, octaves=8, roughness=0.8)
-    patches = fractal_noise(height, width, generator, cells=3, octaves=4)
-    asphalt = tinted((0.5 + 0.16 * grain + 0.1 * patches).clamp(0, 1), (0.14, 0.14, 0.15), (0.42, 0.41, 0.4))
+def pavement(height: int, width: int, generator: torch.Generator, *, line: float = 0.9) -> Tensor:
+    """Ground seen from above; rows go away from the houses: slabs, kerb, gutter, asphalt with a dashed line.
+
+    Args:
+        line: where the dashed line starts, as a part of the height.
+    """
+    grain = fractal_noise(height, width, generator, cells=32, octaves=8, roughness=0.95)
+    patches = fractal_noise(height, width, generator, cells=3, octaves=6, roughness=0.7)
+    asphalt = tinted((0.5 + 0.16 * grain + 0.08 * patches).clamp(0, 1), (0.2, 0.2, 0.21), (0.54, 0.53, 0.52))
     ground = asphalt.clone()
     kerb = round(0.4 * height)
-    slab = tinted((0.5 + 0.12 * grain + 0.1 * patches).clamp(0, 1), (0.36, 0.35, 0.33), (0.66, 0.64, 0.6))
+    slab = tinted((0.5 + 0.12 * grain + 0.08 * patches).clamp(0, 1), (0.36, 0.35, 0.33), (0.66, 0.64, 0.6))
     side = kerb / 3
     row = (torch.arange(kerb) / side).floor()[:, None]
     column = (torch.arange(width)[None] / side + 0.5 * (row % 2)).floor()
@@ -173,12 +163,17 @@ def pavement(height: int, width: int, generator: torch.Generator) -> Tensor:
     _shade_down(ground, round(kerb + 0.03 * height), round(0.04 * height), 0.5)
     dash = width / 12
     for number in range(12):
-        fill(ground, (number * dash, 0.9 * height, (number + 0.5) * dash, 0.95 * height), (0.85, 0.84, 0.78), 0.8)
+        fill(
+            ground,
+            (number * dash, line * height, (number + 0.5) * dash, (line + 0.05) * height),
+            (0.85, 0.84, 0.78),
+            0.8,
+        )
     return ground.clamp(0.0, 1.0)
 
 
-def post(height: int, width: int, generator: torch.Generator) -> Tensor:
-    """A painted metal post: round, lit from the left, with rust and a few bands that a flow can hold on to."""
+def post(height: int, width: int, generator: torch.Generator, *, bands: bool = True) -> Tensor:
+    """A painted metal post: round, lit from the left, with rust and perhaps a few bands."""
     across = torch.linspace(-1.0, 1.0, width)[None]
     light = 0.25 + 0.75 * (1.0 - (across + 0.35).square()).clamp(0.0, 1.0)
     rust = fractal_noise(height, width, generator, cells=12, octaves=6)
@@ -219,46 +214,131 @@ def leaves(height: int, width: int, generator: torch.Generator, *, trunk: bool =
 def hills(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A far line of trees and roofs: colour and mask."""
     y = torch.linspace(0.0, 1.0, height)[:, None]
-    skyline = 0.35 + 0.1 * fractal_noise(2, width, generator, cells=1, octaves=1)[:1]
+    skyline = 0.35 + 0.12 * fractal_noise(64, width, generator, cells=1, octaves=5, roughness=0.6)[32:33]
     bumps = fractal_noise(height, width, generator, cells=6, octaves=6, roughness=0.7)
     mask = ((y - skyline + 0.06 * bumps) / 0.02).clamp(0.0, 1.0)
     light = (0.55 - 0.3 * y + 0.15 * bumps).clamp(0, 1)
     return tinted(light, (0.2, 0.28, 0.24), (0.5, 0.58, 0.5)), mask[None]
 
 
-def van(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def landscape(height: int, width: int, generator: torch.Generator) -> Tensor:
+    """A far view all around: sky, a line of hills and trees, and fields below the horizon, which is half way down."""
+    view = sky(height, width, generator)
+    half = height // 2
+    fields = fractal_noise(height - half, width, generator, cells=6, octaves=6)
+    view[:, half:] = tinted((0.5 + 0.2 * fields).clamp(0, 1), (0.2, 0.26, 0.12), (0.55, 0.58, 0.38))
+    for distance, tall in ((1.0, 0.22), (0.5, 0.12)):
+        line_height = round(2.0 * tall * half)
+        colour, mask = hills(line_height, width, generator)
+        haze = torch.tensor((0.66, 0.74, 0.82)).reshape(3, 1, 1)
+        part = view[:, half - line_height // 2 : half - line_height // 2 + line_height]
+        part.copy_(torch.lerp(part, torch.lerp(colour, haze, 0.6 * distance), mask))
+    return view.clamp(0.0, 1.0)
+
+
+def van(
+    height: int, width: int, generator: torch.Generator, paint: Colour = (0.28, 0.55, 0.72)
+) -> tuple[Tensor, Tensor]:
     """A delivery van seen from the side, driving to the right: colour and mask."""
     y = torch.linspace(0.0, 1.0, height)[:, None]
     x = torch.linspace(0.0, 1.0, width)[None]
-    aspect = width / height
     nose = 0.1 + 0.42 * ((x - 0.74) / 0.22).clamp(0, 1) ** 1.6
     rounded = 0.1 + 0.06 * ((0.06 - x) / 0.06).clamp(0, 1) ** 2
-    body = (y > torch.maximum(nose, rounded)) & (y < 0.86) & (x > 0.01) & (x < 0.985)
-    mask = body.float()
-    light = (0.95 - 0.45 * y + 0.15 * torch.exp(-(((y - 0.2) / 0.05) ** 2))).expand(height, width)
+    mask = ((y > torch.maximum(nose, rounded)) & (y < 0.86) & (x > 0.01) & (x < 0.985)).float()
     noise = fractal_noise(height, width, generator, cells=6, octaves=7)
-    colour = tinted((light * (0.9 + 0.03 * noise)).clamp(0, 1), (0.02, 0.06, 0.12), (0.28, 0.55, 0.72))
-    side = (0.06 * width, 0.2 * height, 0.6 * width, 0.58 * height)
-    fill(colour, side, (0.9, 0.9, 0.86), 0.92)
+    colour = _metal(y, noise, paint)
+    fill(colour, (0.06 * width, 0.2 * height, 0.6 * width, 0.58 * height), (0.9, 0.9, 0.86), 0.92)
     fill(colour, (0.09 * width, 0.25 * height, 0.57 * width, 0.38 * height), (0.8, 0.25, 0.1))
-    _lettering(colour, (0.11 * width, 0.28 * height, 0.55 * width, 0.35 * height), generator)
+    write(colour, (0.11 * width, 0.28 * height, 0.55 * width, 0.35 * height), CREAM, generator)
     fill(colour, (0.09 * width, 0.42 * height, 0.35 * width, 0.47 * height), (0.15, 0.3, 0.55))
     fill(colour, (0.09 * width, 0.49 * height, 0.45 * width, 0.52 * height), (0.15, 0.3, 0.55), 0.6)
     window = (y > nose + 0.08) & (y < 0.5) & (x > 0.66) & (x < 0.93) & ((x - 0.8).abs() > 0.006)
-    glass = tinted((0.6 - 0.6 * y + 0.1 * noise).clamp(0, 1), (0.03, 0.04, 0.05), (0.55, 0.65, 0.7))
-    colour = torch.where(window, glass, colour)
-    fill(colour, (0, 0.78 * height, width, 0.86 * height), (0.07, 0.07, 0.08))
-    fill(colour, (0, 0.6 * height, width, 0.612 * height), (0.1, 0.2, 0.28))
-    fill(colour, (0.63 * width, 0.2 * height, 0.634 * width, 0.78 * height), (0.08, 0.16, 0.22))
+    colour = torch.where(window, _dark_glass(y, noise), colour)
+    fill(colour, (0, 0.6 * height, width, 0.612 * height), (0.1, 0.1, 0.1), 0.6)
+    fill(colour, (0.63 * width, 0.2 * height, 0.634 * width, 0.78 * height), (0.1, 0.1, 0.1), 0.6)
     fill(colour, (0.955 * width, 0.6 * height, 0.985 * width, 0.68 * height), (0.95, 0.93, 0.8))
-    for centre in (0.2, 0.8):
-        distance = torch.hypot((x - centre) * aspect, y - 0.85)
-        mask = torch.maximum(mask, (distance < 0.15).float())
-        spokes = torch.cos(5.0 * torch.atan2(y - 0.85, (x - centre) * aspect))
-        colour = torch.where(distance < 0.17, torch.tensor((0.04, 0.04, 0.05)).reshape(3, 1, 1), colour)
+    return _on_wheels(colour, mask, (0.2, 0.8), 0.15)
+
+
+def car(height: int, width: int, generator: torch.Generator, paint: Colour) -> tuple[Tensor, Tensor]:
+    """A car seen from the side, driving to the right: colour and mask."""
+    y = torch.linspace(0.0, 1.0, height)[:, None]
+    x = torch.linspace(0.0, 1.0, width)[None]
+    cabin = 0.06 + 0.4 * ((0.3 - x) / 0.22).clamp(0, 1) ** 1.5 + 0.42 * ((x - 0.52) / 0.2).clamp(0, 1) ** 1.3
+    hood = torch.maximum(cabin, 0.46 + 0.1 * ((x - 0.8) / 0.18).clamp(0, 1) ** 2 - 0.04 * (x < 0.1))
+    top = torch.where((x > 0.08) & (x < 0.72), torch.minimum(cabin, hood), hood)
+    mask = ((y > top) & (y < 0.84) & (x > 0.015) & (x < 0.985)).float()
+    noise = fractal_noise(height, width, generator, cells=6, octaves=7)
+    colour = _metal(y, noise, paint)
+    window = (y > top + 0.07) & (y < 0.44) & (x > 0.14) & (x < 0.68) & ((x - 0.42).abs() > 0.012)
+    colour = torch.where(window, _dark_glass(y, noise), colour)
+    for at in (0.2, 0.42, 0.64):
+        fill(colour, (at * width, 0.45 * height, (at + 0.004) * width, 0.8 * height), (0.05, 0.05, 0.05), 0.6)
+    fill(colour, (0.945 * width, 0.53 * height, 0.985 * width, 0.6 * height), (0.95, 0.93, 0.8))
+    fill(colour, (0.015 * width, 0.5 * height, 0.045 * width, 0.58 * height), (0.6, 0.05, 0.04))
+    return _on_wheels(colour, mask, (0.2, 0.8), 0.17)
+
+
+def _metal(y: Tensor, noise: Tensor, paint: Colour) -> Tensor:
+    """Painted sheet metal: light from above, a bright line below the roof."""
+    light = 0.95 - 0.45 * y + 0.15 * torch.exp(-(((y - 0.2) / 0.05) ** 2))
+    return tinted((light * (0.9 + 0.03 * noise)).clamp(0, 1), _scaled(paint, 0.1), paint)
+
+
+def _dark_glass(y: Tensor, noise: Tensor) -> Tensor:
+    return tinted((0.6 - 0.6 * y + 0.1 * noise).clamp(0, 1), (0.03, 0.04, 0.05), (0.55, 0.65, 0.7))
+
+
+def _scaled(colour: Colour, factor: float) -> Colour:
+    return colour[0] * factor, colour[1] * factor, colour[2] * factor
+
+
+def _on_wheels(colour: Tensor, mask: Tensor, centres: tuple[float, float], radius: float) -> tuple[Tensor, Tensor]:
+    """A sill and two wheels under a car body."""
+    height, width = mask.shape
+    y = torch.linspace(0.0, 1.0, height)[:, None]
+    x = torch.linspace(0.0, 1.0, width)[None]
+    fill(colour, (0, 0.78 * height, width, 0.86 * height), (0.07, 0.07, 0.08))
+    for centre in centres:
+        across = (x - centre) * (width / height)
+        distance = torch.hypot(across, y - 0.985 + radius)
+        mask = torch.maximum(mask, (distance < radius).float())
+        spokes = torch.cos(5.0 * torch.atan2((y - 0.985 + radius).expand_as(distance), across.expand_as(distance)))
+        tyre = torch.tensor((0.04, 0.04, 0.05)).reshape(3, 1, 1)
+        colour = torch.where(distance < radius + 0.02, tyre, colour)
         hub = (0.45 + 0.2 * spokes).clamp(0, 1)
-        colour = torch.where(distance < 0.09, hub[None].expand(3, -1, -1), colour)
+        colour = torch.where(distance < 0.6 * radius, hub[None].expand(3, -1, -1), colour)
     return colour.clamp(0.0, 1.0), mask[None]
+
+
+def person(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Somebody walking to the right: colour and mask."""
+    y = torch.linspace(0.0, 1.0, height)[:, None].expand(height, width)
+    x = (torch.linspace(-0.5, 0.5, width)[None] * width / height).expand(height, width)
+    shirt, trousers, hair, skin = torch.rand(4, 3, generator=generator)
+    stride = 0.05 + 0.09 * float(torch.rand(1, generator=generator))
+
+    def limb(start: tuple[float, float], end: tuple[float, float], thick: float) -> Tensor:
+        along_x, along_y = end[0] - start[0], end[1] - start[1]
+        part = ((x - start[0]) * along_x + (y - start[1]) * along_y) / (along_x**2 + along_y**2)
+        part = part.clamp(0.0, 1.0)
+        return torch.hypot(x - start[0] - part * along_x, y - start[1] - part * along_y) < thick * (1.0 - 0.3 * part)
+
+    head = torch.hypot(x / 0.85, y - 0.075) < 0.062
+    legs = limb((0.0, 0.5), (stride, 0.975), 0.05) | limb((0.0, 0.5), (-stride, 0.975), 0.05)
+    torso = limb((0.0, 0.2), (0.0, 0.5), 0.085)
+    arms = limb((0.0, 0.2), (-1.2 * stride, 0.5), 0.035) | limb((0.0, 0.2), (1.2 * stride, 0.48), 0.035)
+    folds = fractal_noise(height, width, generator, cells=10, octaves=5)
+    light = (0.85 - 0.9 * x - 0.1 * y + 0.12 * folds).clamp(0.3, 1.2)
+    colour = (0.1 + 0.5 * trousers).reshape(3, 1, 1).expand(3, height, width)
+    colour = torch.where(torso | arms, (0.1 + 0.8 * shirt).reshape(3, 1, 1), colour)
+    tone = torch.tensor((0.85, 0.65, 0.52)) * (0.45 + 0.6 * skin[0])
+    colour = torch.where(head | (arms & (y > 0.45)), tone.reshape(3, 1, 1), colour)
+    colour = torch.where(
+        head & ((y < 0.06) | (x < -0.02)), (torch.tensor((0.5, 0.38, 0.25)) * hair[0]).reshape(3, 1, 1), colour
+    )
+    mask = head | legs | torso | arms | limb((0.0, 0.1), (0.0, 0.22), 0.03)
+    return (colour * light).clamp(0.0, 1.0), mask.float()[None]
 
 
 def soft_shadow(height: int, width: int) -> Tensor:

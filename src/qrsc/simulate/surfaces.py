@@ -93,6 +93,7 @@ class Scene:
         colours: textures of 3 channels, RGB.
         masks: textures of 1 channel: opacity, 0 to 1.
         backdrop: `[B, 3]`, the colour where there is no surface at all.
+        haze: `[B, 4]`, colour of the haze and how much of it there is per unit of depth, or None.
     """
 
     size: tuple[int, int]
@@ -101,6 +102,7 @@ class Scene:
     colours: Atlas
     masks: Atlas
     backdrop: Tensor
+    haze: Tensor | None = None
 
     def __post_init__(self) -> None:
         expected = tuple(self.curve.coefficients.shape[:2])
@@ -139,4 +141,5 @@ class Scene:
             colours=self.colours.to(device, dtype),
             masks=self.masks.to(device, dtype),
             backdrop=self.backdrop.to(device, dtype),
+            haze=None if self.haze is None else self.haze.to(device, dtype),
         )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qrsc.simulate.rays import Picks, cast, inverse_rows, mask_opacity, pixel_grid, within
+from qrsc.simulate.rays import Picks, cast, depth_within, inverse_rows, mask_opacity, pixel_grid
 from qrsc.simulate.render import row_times
 from qrsc.simulate.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
@@ -23,7 +23,8 @@ from qrsc.timing import Readout
 # Newton's steps on the landing time: the row of a point is nearly linear in time over the correction that a step
 # makes, so that each one squares the error: three leave only rounding at 150 px per frame.
 LANDING_STEPS = 3
-LANDED = 0.01
+# How short, in pixels, the last of them must have been.
+LANDED = 0.1
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,7 @@ def seen_points(scene: Scene, times: Tensor) -> SeenPoints:
     x, y = pixel_grid(scene)
     depths = x.new_zeros((scene.count, scene.batch, *scene.size))
     for surface in range(scene.count):
-        hits = cast(inverse[surface], x, y)
-        depths[surface] = torch.where(within(scene, surface, hits), hits.inverse_depth, 0.0)
+        depths[surface] = depth_within(scene, surface, inverse[surface], x, y)
     picks = Picks.where((depths > 0) & _has_mask(scene))
     hits = cast(picks.matrices(inverse), x.flatten()[picks.column], y.flatten()[picks.row])
     solid = mask_opacity(scene, picks, hits) >= 0.5
@@ -152,22 +152,18 @@ def _land(scene: Scene, seen: SeenPoints, readout: Readout, start: float) -> tup
     x, y = pixel_grid(scene)
     first_guess = start + readout.row_time(x if readout.sideways else y, height, width)
     times = first_guess.expand(scene.batch, height, width)
-    steps = LANDING_STEPS if slope != 0 else 0
-    for _ in range(steps):
+    for _ in range(LANDING_STEPS if slope != 0 else 1):
         point, speed = scene.curve.follow(seen.surface, seen.u, seen.v, times, order=1)
         place, inverse_depth = _projected(point)
-        row_speed = (speed[axis] - place[axis] * speed[2]) * inverse_depth
+        velocity = (speed[:2] - place * speed[2]) * inverse_depth
         late = times - start - readout.row_time(place[axis], height, width)
-        rate = 1.0 - slope * row_speed
-        # A point that moves with the scan never lands; the bound keeps its iteration finite.
-        times = times - (late / torch.where(rate.abs() < 0.05, 0.05, rate)).clamp(-1.0, 1.0)
-    (point,) = scene.curve.follow(seen.surface, seen.u, seen.v, times)
-    place, inverse_depth = _projected(point)
-    landed = point[2] > 0
-    if steps:
-        late = times - start - readout.row_time(place[axis], height, width)
-        landed = landed & (late.abs() < LANDED * abs(slope))
-    return place, inverse_depth, landed
+        rate = 1.0 - slope * velocity[axis]
+        # A point that moves with the scan never lands; the bounds keep its iteration finite.
+        step = -(late / torch.where(rate.abs() < 0.05, 0.05, rate)).clamp(-1.0, 1.0)
+        times = times + step
+    # The last step is so short that the path is straight over it: no need to look the point up once more.
+    landed = (point[2] > 0) & ((velocity * step).square().sum(0) < LANDED**2)
+    return place + velocity * step, 1.0 / torch.where(landed, point[2] + speed[2] * step, 1.0), landed
 
 
 def _projected(point: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,8 +193,7 @@ def _hidden(scene: Scene, surface: Tensor, place: Tensor, inverse_depth: Tensor,
     for other in range(scene.count):
         mixed = F.embedding_bag(index, table[other], per_sample_weights=weight, mode="sum")  # [P, 9]
         matrices = mixed.t().reshape(3, 3, *surface.shape).permute(2, 0, 1, 3, 4)
-        hits = cast(matrices, place[0], place[1])
-        ahead = within(scene, other, hits) & (hits.inverse_depth > inverse_depth)
+        ahead = depth_within(scene, other, matrices, place[0], place[1]) > inverse_depth
         nearer[other] = ahead & (surface != other)
     picks = Picks.where(nearer & _has_mask(scene))
     chosen = index[picks.pixel] + (picks.surface * table.shape[1])[:, None]

@@ -1,0 +1,130 @@
+"""How well the features of two frames match: everywhere, around a flow, and close around it.
+
+Convention
+    Features `[B, C, h, w]` live on a grid of cells; flows here are in cells, (dx, dy), and a cell's centre is at an
+    integer. A cell of a pooled level covers 2 x 2 of the level before, so that the centre x of the finer level lies at
+    `(x + 0.5) / 2 - 0.5` of the coarser one.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def cell_grid(height: int, width: int, device: torch.device) -> Tensor:
+    """Centres (x, y) of all cells: `[1, 2, h, w]`, float32."""
+    y, x = torch.meshgrid(
+        torch.arange(height, dtype=torch.float32, device=device),
+        torch.arange(width, dtype=torch.float32, device=device),
+        indexing="ij",
+    )
+    return torch.stack([x, y]).unsqueeze(0)
+
+
+def sample_at(values: Tensor, place: Tensor, padding: str = "zeros") -> Tensor:
+    """Values `[B, C, h, w]` at places `[B, 2, h', w']` (x, y), bilinear, in float32: `[B, C, h', w']`."""
+    height, width = values.shape[-2:]
+    x = (place[:, 0] + 0.5) * (2.0 / width) - 1.0
+    y = (place[:, 1] + 0.5) * (2.0 / height) - 1.0
+    grid = torch.stack([x, y], dim=-1).float()
+    return F.grid_sample(values.float(), grid, mode="bilinear", padding_mode=padding, align_corners=False)
+
+
+def standardised(features: Tensor) -> Tensor:
+    """Features `[B, C, h, w]` without what the whole frame has in common, each cell's of mean size 1; float32.
+
+    Even random features then match sharply: correlations of unrelated cells have a spread of about 1, and a cell with
+    itself has the square root of C. From there training starts, instead of from matches that are all alike.
+    """
+    features = features.float()
+    features = features - features.mean(dim=(2, 3), keepdim=True)
+    return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-6)
+
+
+def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> Tensor:
+    """A first flow of any length: where each cell's best matches lie in the other frame, on average.
+
+    Args:
+        source, target: `[B, C, h, w]`.
+        sharpness: scalar; the correlation is multiplied by it before the softmax.
+
+    Returns:
+        `[B, 2, h, w]`, in cells.
+    """
+    batch, _, height, width = source.shape
+    grid = cell_grid(height, width, source.device)
+    scores = _all_pairs(source, target) * sharpness  # [B, h w, h w]
+    chance = torch.softmax(scores, dim=-1)
+    place = chance @ grid.flatten(2).transpose(1, 2)  # [B, h w, 2]
+    return place.transpose(1, 2).reshape(batch, 2, height, width) - grid
+
+
+def correlation_pyramid(source: Tensor, target: Tensor, levels: int) -> list[Tensor]:
+    """The correlation of every cell with every cell, and with ever larger blocks of cells of the other frame.
+
+    Returns:
+        `levels` tensors `[B h w, 1, h / 2**l, w / 2**l]`, float32.
+    """
+    batch, _, height, width = source.shape
+    volume = _all_pairs(source, target).reshape(batch * height * width, 1, height, width)
+    pyramid = [volume]
+    for _ in range(levels - 1):
+        pyramid.append(F.avg_pool2d(pyramid[-1], 2, ceil_mode=True))
+    return pyramid
+
+
+def look_up(pyramid: list[Tensor], flow: Tensor, radius: int) -> Tensor:
+    """The correlations in a window around where a flow points, on every level.
+
+    Args:
+        pyramid: from `correlation_pyramid`.
+        flow: `[B, 2, h, w]`, in cells.
+        radius: the window is `2 radius + 1` cells wide, on each level.
+
+    Returns:
+        `[B, levels (2 radius + 1)**2, h, w]`, float32.
+    """
+    batch, _, height, width = flow.shape
+    place = (flow + cell_grid(height, width, flow.device)).permute(0, 2, 3, 1).reshape(-1, 2, 1, 1)
+    window = 2 * radius + 1
+    offset = cell_grid(window, window, flow.device) - radius
+    found = []
+    for level, volume in enumerate(pyramid):
+        centre = (place + 0.5) / 2**level - 0.5
+        values = sample_at(volume, centre + offset)  # [B h w, 1, window, window]
+        found.append(values.reshape(batch, height, width, window * window))
+    return torch.cat(found, dim=-1).permute(0, 3, 1, 2)
+
+
+def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int) -> Tensor:
+    """The correlation with the cells close around where a flow points, for grids too fine to hold all pairs.
+
+    The target is brought to the source's grid by the flow first, then rows are multiplied with rows, and of each
+    product the band around the diagonal is kept. That does `w / (2 radius + 1)` times the arithmetic that is needed,
+    and is still faster than shifting and multiplying, on a CPU and on a GPU.
+
+    Args:
+        source, target: `[B, C, h, w]`.
+        flow: `[B, 2, h, w]`, in cells.
+
+    Returns:
+        `[B, (2 radius + 1)**2, h, w]`, in the source's dtype.
+    """
+    channels, height, width = source.shape[1:]
+    window = 2 * radius + 1
+    moved = sample_at(target, flow + cell_grid(height, width, flow.device)).to(source.dtype)
+    beyond = radius + -(width + 2 * radius) % 8  # products of lengths in eights are much faster on a GPU
+    moved = F.pad(moved, [radius, beyond, radius, radius]).permute(0, 2, 1, 3).contiguous()  # [B, h + .., C, w + ..]
+    rows = source.permute(0, 2, 3, 1).contiguous() * channels**-0.5  # [B, h, w, C]
+    column = torch.arange(width, device=flow.device)[:, None] + torch.arange(window, device=flow.device)
+    column = column.expand(source.shape[0], height, width, window)
+    bands = [(rows @ moved[:, down : down + height]).gather(-1, column) for down in range(window)]
+    return torch.cat(bands, dim=-1).permute(0, 3, 1, 2)
+
+
+def _all_pairs(source: Tensor, target: Tensor) -> Tensor:
+    """`[B, h w, h w]`, of mean size 1 for unrelated features of size 1."""
+    products = source.flatten(2).transpose(1, 2) @ target.flatten(2)
+    return products * source.shape[1] ** -0.5

@@ -1,0 +1,84 @@
+"""What the flow network sees in one frame: features at a quarter, an eighth and a sixteenth of its size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+GROUP = 16  # channels that are normalised together
+
+
+class Features(NamedTuple):
+    """The features of a batch of frames, `[B, C, H / stride, W / stride]`.
+
+    Attributes:
+        quarter, eighth, sixteenth: by stride.
+    """
+
+    quarter: Tensor
+    eighth: Tensor
+    sixteenth: Tensor
+
+
+class ResidualBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a short cut, normalised over groups of channels."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int = 1) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels_in, channels, 3, stride, 1)
+        self.second = nn.Conv2d(channels, channels, 3, 1, 1)
+        self.first_norm = group_norm(channels)
+        self.second_norm = group_norm(channels)
+        self.skip = nn.Conv2d(channels_in, channels, 1, stride) if stride > 1 or channels_in != channels else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, C_in, h, w]` to `[B, C, h / stride, w / stride]`."""
+        branch = F.relu(self.first_norm(self.first(x)))
+        branch = self.second_norm(self.second(branch))
+        return F.relu(branch + (x if self.skip is None else self.skip(x)))
+
+
+class Encoder(nn.Module):
+    """A residual network to a sixteenth of the size, whose finer features also know what the coarser ones found.
+
+    Args:
+        stem: channels at half the size.
+        widths: channels at strides 4, 8 and 16.
+        depths: residual blocks at strides 4, 8 and 16.
+    """
+
+    def __init__(self, stem: int, widths: tuple[int, int, int], depths: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, stem, 7, 2, 3)
+        self.stem_norm = group_norm(stem)
+        before = (stem, *widths[:2])
+        self.stages = nn.ModuleList(
+            nn.Sequential(
+                ResidualBlock(channels_in, channels, 2), *(ResidualBlock(channels, channels) for _ in range(depth - 1))
+            )
+            for channels_in, channels, depth in zip(before, widths, depths, strict=True)
+        )
+        self.from_eighth = nn.Conv2d(widths[1], widths[0], 1)
+        self.from_sixteenth = nn.Conv2d(widths[2], widths[1], 1)
+        self.merge_eighth = ResidualBlock(widths[1], widths[1])
+
+    def forward(self, frames: Tensor) -> Features:
+        """Features of frames `[B, 3, H, W]` in [0, 1], with H and W multiples of 16."""
+        x = F.relu(self.stem_norm(self.stem(2.0 * frames - 1.0)))
+        quarter = self.stages[0](x)
+        eighth = self.stages[1](quarter)
+        sixteenth = self.stages[2](eighth)
+        eighth = self.merge_eighth(eighth + _doubled(self.from_sixteenth(sixteenth)))
+        quarter = quarter + _doubled(self.from_eighth(eighth))
+        return Features(quarter, eighth, sixteenth)
+
+
+def group_norm(channels: int) -> nn.GroupNorm:
+    """Normalisation over groups of `GROUP` channels; independent of the batch, so that a frame's flow is its own."""
+    return nn.GroupNorm(max(1, channels // GROUP), channels)
+
+
+def _doubled(x: Tensor) -> Tensor:
+    return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)

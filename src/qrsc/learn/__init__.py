@@ -1,0 +1,1 @@
+"""Training: losses, rendered data, and the loops that make the shipped weights."""

@@ -1,0 +1,141 @@
+"""A pool of rendered pairs on the training device, always being renewed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import fields
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+from qrsc.learn.augment import photometric
+from qrsc.learn.pairs import FlowPairs, mirrored
+
+Renderer = Callable[[torch.Generator], FlowPairs]
+
+
+class PairPool:
+    """Batches of pairs, drawn at random from a pool into which new ones are rendered.
+
+    A rendered pair is drawn `uses` times on average before it is replaced, each time mirrored, graded and made noisy
+    in another way. On a CUDA device a thread of its own renders on a stream of its own: rendering waits for the device
+    many times a batch, and training would have to wait with it. Elsewhere the pool is renewed between batches, and
+    the same seed gives the same batches.
+
+    Args:
+        render: takes a generator (on the CPU) and returns new pairs, on the device that it likes.
+        capacity: how many pairs are kept. It should be many times the number that `render` returns.
+        device: where the pairs are kept and the batches come from.
+        uses: how often a pair is drawn on average.
+        seed: of everything random here.
+    """
+
+    def __init__(
+        self, render: Renderer, *, capacity: int, device: torch.device | str, uses: float = 2.0, seed: int = 0
+    ) -> None:
+        if capacity < 1 or uses <= 0:
+            raise ValueError(f"capacity must be at least 1 and uses over 0; got {capacity} and {uses}.")
+        self.device = torch.device(device)
+        self.capacity = capacity
+        self.uses = uses
+        self.rendered = 0
+        self.drawn = 0
+        self._render = render
+        self._rendering = torch.Generator().manual_seed(2 * seed)
+        self._drawing = torch.Generator(self.device).manual_seed(2 * seed + 1)
+        self._store: dict[str, Tensor] = {}
+        self._changed = threading.Condition()
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._written: torch.cuda.Event | None = None
+        self._read: torch.cuda.Event | None = None
+
+    def __enter__(self) -> PairPool:
+        if self.device.type == "cuda":
+            self._thread = threading.Thread(target=self._render_until_closed, name="render", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def draw(self, count: int) -> FlowPairs:
+        """A batch of `count` pairs, augmented."""
+        self._wait_for_pairs(count)
+        with self._changed:
+            held = min(self.rendered, self.capacity)
+            index = torch.randint(held, (count,), generator=self._drawing, device=self.device)
+            if self._written is not None:
+                torch.cuda.current_stream(self.device).wait_event(self._written)
+            drawn = {name: values.index_select(0, index) for name, values in self._store.items()}
+            if self.device.type == "cuda":
+                self._read = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                self._read.record(torch.cuda.current_stream(self.device))
+            self.drawn += count
+            self._changed.notify_all()
+        for name in ("first", "second"):
+            drawn[name] = drawn[name].float() / 255.0
+        pairs = mirrored(FlowPairs(**drawn), self._drawing)
+        first, second = photometric(pairs.first, pairs.second, self._drawing)
+        return FlowPairs(first, second, *(getattr(pairs, field.name) for field in fields(pairs)[2:]))
+
+    def _wait_for_pairs(self, count: int) -> None:
+        """Return once there are enough pairs to draw from, rendering them here if no thread does."""
+        if self._thread is None:
+            while self.rendered < count or self.rendered * self.uses < self.drawn + count:
+                self._add(self._render(self._rendering))
+            return
+        with self._changed:
+            # A few batches' worth before the first step: a pool of one batch would be learned by heart.
+            enough = min(4 * count, self.capacity)
+            self._changed.wait_for(lambda: self.rendered >= enough or self._failure is not None)
+            if self._failure is not None:
+                raise RuntimeError("rendering of training pairs failed; the cause is above.") from self._failure
+
+    def _render_until_closed(self) -> None:
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        try:
+            with torch.cuda.stream(stream):
+                while not self._closing:
+                    self._add(self._render(self._rendering))
+                    with self._changed:
+                        self._changed.wait_for(
+                            lambda: (
+                                self._closing
+                                or self.rendered < self.capacity // 4
+                                or self.rendered * self.uses < self.drawn
+                            )
+                        )
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _add(self, pairs: FlowPairs) -> None:
+        """Put new pairs in the place of the oldest."""
+        values = {field.name: getattr(pairs, field.name).to(self.device) for field in fields(pairs)}
+        for name in ("first", "second"):  # 8 bits, as cameras deliver them
+            values[name] = (values[name] * 255.0).round().to(torch.uint8)
+        with self._changed:
+            if not self._store:
+                self._store = {
+                    name: value.new_zeros((self.capacity, *value.shape[1:])) for name, value in values.items()
+                }
+            if self._read is not None:
+                torch.cuda.current_stream(self.device).wait_event(self._read)
+            slots = (self.rendered + torch.arange(len(pairs))).remainder(self.capacity).to(self.device)
+            for name, value in values.items():
+                self._store[name].index_copy_(0, slots, value)
+            if self.device.type == "cuda":
+                self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                self._written.record(torch.cuda.current_stream(self.device))
+            self.rendered += len(pairs)
+            self._changed.notify_all()

@@ -1,0 +1,109 @@
+"""The weights that come with the package: one safetensors file and one card each, loaded by name and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+FOLDER = Path(__file__).parent
+
+
+class WeightsError(ValueError):
+    """Weights that are missing, damaged, or of another network."""
+
+
+def shipped_weights() -> tuple[str, ...]:
+    """Names of the weights in the package."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.safetensors")))
+
+
+def card(name: str) -> dict[str, Any]:
+    """What is known about weights: kind of network, size, SHA-256, data, training, figures, licence."""
+    path = _shipped(name).with_suffix(".json")
+    if not path.is_file():
+        raise WeightsError(f"the weights {name!r} have no card: {path.name} is missing. Install the package again.")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def load_weights(name: str) -> dict[str, Tensor]:
+    """Weights of the package by name, after checking that the file is the one its card describes."""
+    path = _shipped(name)
+    verify(path, str(card(name)["sha256"]))
+    return read_weights(path)
+
+
+def verify(path: Path, sha256: str) -> None:
+    """Raise `WeightsError` unless a file has this SHA-256."""
+    found = file_sha256(path)
+    if found != sha256:
+        raise WeightsError(
+            f"{path.name} is damaged or was replaced: its SHA-256 is {found}, its card says {sha256}. "
+            "Install the package again, or name another weights file."
+        )
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(path)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, on the CPU."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise WeightsError(f"there is no weights file {path}.")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise WeightsError(f"{path} is not a readable safetensors file: {error}.") from error
+
+
+def load_strictly(network: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
+    """Put weights into a network, each where it belongs and none left over.
+
+    Args:
+        weights: by the names of the network's parameters; any float dtype.
+        origin: where they come from, for the message.
+
+    Raises:
+        WeightsError: a tensor is missing, unknown, of another shape, or not finite. The network is unchanged then.
+    """
+    own = network.state_dict()
+    problems = [f"{name} is missing" for name in own if name not in weights]
+    problems += [f"{name} is not of this network" for name in weights if name not in own]
+    for name in own.keys() & weights.keys():
+        expected, got = tuple(own[name].shape), tuple(weights[name].shape)
+        if expected != got:
+            problems.append(f"{name} has the shape {got} instead of {expected}")
+        elif not bool(weights[name].isfinite().all()):
+            problems.append(f"{name} holds values that are not finite")
+    if problems:
+        shown = "; ".join(sorted(problems)[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+        raise WeightsError(f"{origin} does not fit {type(network).__name__}: {shown}. Was it saved from another size?")
+    network.load_state_dict({name: value.to(own[name].dtype) for name, value in weights.items()})
+
+
+def _shipped(name: str) -> Path:
+    path = FOLDER / f"{name}.safetensors"
+    if name not in shipped_weights():
+        known = ", ".join(shipped_weights()) or "none"
+        raise WeightsError(f"no weights {name!r} come with the package; there are: {known}.")
+    return path
+
+
+def _digest(path: Path) -> str:
+    """For Python 3.10, which has no `hashlib.file_digest`."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
