@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 # Small tensors: more threads cost more than they give, and figures do not depend on the machine's size.
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 settings.register_profile("qrsc", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("qrsc")

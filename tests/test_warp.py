@@ -15,6 +15,7 @@ from qrsc.warp import (
     Interpolation,
     apply_correction,
     backward_warp,
+    coverage,
     invert_field,
     jacobian,
     pixel_grid,
@@ -196,17 +197,25 @@ def test_there_and_back_again_is_where_it_started(seed: int) -> None:
     assert float(((again - field)[:, 4:-4, 4:-4].abs() * inner).max()) < 0.03
 
 
-def test_a_field_that_folds_over_is_not_invertible_there() -> None:
-    # Everything right of the middle moves 12 pixels left: columns 8 to 19 of the target show two places, or a torn one.
+@pytest.mark.parametrize("steepness", [1.5, 50.0])
+def test_a_field_that_folds_over_is_not_invertible_there(steepness: float) -> None:
+    # From column 20 on, everything moves 8 pixels left, over what stays: columns 12 to 19 have two sources.
     field = torch.zeros(2, 24, 40)
-    field[0] = -12.0 * torch.sigmoid((pixel_grid(24, 40)[0] - 20.0) * 1.5)
-    landed = (pixel_grid(24, 40)[0] + field[0])[0]
-    assert bool((landed.diff() < 0).any()), "the field does not fold: the case says nothing"
+    field[0] = -8.0 * torch.sigmoid((pixel_grid(24, 40)[0] - 19.5) * steepness)
     valid = invert_field(field).valid[0, 12]
-    assert bool(valid[:7].all())
-    assert bool(valid[15:27].all())
-    assert not bool(valid.all())
-    assert not bool(valid[30:].any()), "nothing lands there"
+    assert not bool(valid[14:18].any())
+    assert bool(valid[:10].all())
+    assert bool(valid[22:31].all())
+    assert not bool(valid[33:].any()), "nothing lands there"
+
+
+def test_a_field_that_tears_apart_is_not_invertible_in_the_gap() -> None:
+    field = torch.zeros(2, 24, 40)
+    field[0, :, 20:] = 8.0
+    valid = invert_field(field).valid[0, 12]
+    assert not bool(valid[21:27].any())
+    assert bool(valid[:19].all())
+    assert bool(valid[29:].all())
 
 
 def test_the_jacobian_is_the_area_of_a_pixel() -> None:
@@ -229,10 +238,11 @@ def test_nothing_is_lost_and_nothing_made(seed: int) -> None:
     image = rand(1, 12, 12, seed=seed, dtype=torch.float64)
     field = 3.0 * (rand(2, 12, 12, seed=seed + 1, dtype=torch.float64) - 0.5)
     image[:, :2], image[:, -2:], image[..., :2], image[..., -2:] = 0.0, 0.0, 0.0, 0.0
-    coverage = total_landed(torch.ones_like(image), field)
+    count = total_landed(torch.ones_like(image), field)
+    assert_close(coverage(field), count, 1e-12)
     splatted = splat(image, field)
-    thin = coverage <= MIN_COVERAGE
-    kept = float((splatted.image * coverage)[~thin].sum()) + float(total_landed(image, field)[thin].sum())
+    thin = count <= MIN_COVERAGE
+    kept = float((splatted.image * count)[~thin].sum()) + float(total_landed(image, field)[thin].sum())
     assert kept == pytest.approx(float(image.sum()), rel=1e-9)
     assert torch.equal(splat(image, field, torch.zeros_like(image)).valid, ~thin)
     assert bool((splatted.image[thin] == 0).all())

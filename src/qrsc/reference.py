@@ -192,10 +192,11 @@ def invert_field(field: Tensor, steps: int = 8) -> InvertedField:
         found.append(inverse)
         settled.append(inside and float((inverse - previous).detach().abs().max()) < MAX_RESIDUAL)
     inverses = _pictures(_assembled(torch.stack(found), field.shape))
-    valid = [
-        torch.tensor([settled[n] and _enlargement(inverses[picture].detach(), y, x) > 0])
-        for n, (picture, y, x) in enumerate(_pixels(inverses))
-    ]
+    landed = [_coverage(picture) for picture in fields.detach()]
+    valid = []
+    for n, (picture, y, x) in enumerate(_pixels(inverses)):
+        single = _enlargement(inverses[picture].detach(), y, x) > 0 and landed[picture][y, x] < MAX_COVERAGE
+        valid.append(torch.tensor([settled[n] and single]))
     return InvertedField(inverses.reshape(field.shape), _assembled(torch.stack(valid), field.shape))
 
 
@@ -228,6 +229,17 @@ def splat(image: Tensor, field: Tensor, importance: Tensor | None = None) -> War
             results.append(summed[place] / total[place] if covered else torch.zeros_like(summed[place]))
             valid.append(torch.tensor([covered and (importance is not None or landed < MAX_COVERAGE)]))
     return Warped(_assembled(torch.stack(results), field.shape), _assembled(torch.stack(valid), field.shape))
+
+
+def _coverage(field: Tensor) -> dict[tuple[int, int], float]:
+    """How many pixels land on each pixel (row, column) of a field `[2, H, W]`."""
+    places = list(itertools.product(range(field.shape[-2]), range(field.shape[-1])))
+    landed = dict.fromkeys(places, 0.0)
+    for y, x in places:
+        for place, share in _shares(x + field[0, y, x], y + field[1, y, x]):
+            if place in landed:
+                landed[place] += float(share)
+    return landed
 
 
 def _shares(x: Tensor, y: Tensor) -> Iterator[tuple[tuple[int, int], Tensor]]:

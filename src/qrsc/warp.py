@@ -27,7 +27,7 @@ WARP_METHODS: tuple[WarpMethod, ...] = get_args(WarpMethod)
 MAX_RESIDUAL = 0.25
 # A target pixel that receives less than this part of a source pixel is a hole.
 MIN_COVERAGE = 0.25
-# Without an importance to choose by, a target pixel on which this many source pixels land is a mixture of surfaces.
+# A target pixel on which this many source pixels land shows several surfaces: the field folds one over the other.
 MAX_COVERAGE = 1.75
 # Range of the importance inside one picture: e^-40 is far below what rounding lets through, and far from underflow.
 IMPORTANCE_RANGE = 40.0
@@ -136,8 +136,9 @@ def invert_field(field: Tensor, steps: int = 8) -> InvertedField:
     onward, inside = sample(field, grid + inverse)
     residual = (onward + inverse).abs().amax(-3, keepdim=True)
     inverse = -onward
-    valid = inside & (residual < MAX_RESIDUAL) & (jacobian(inverse) > 0)
-    return InvertedField(inverse, valid)
+    # Where the field folds over, the iteration settles on one of several sources, with nothing to choose by.
+    single = (jacobian(inverse) > 0) & (coverage(field.detach()) < MAX_COVERAGE)
+    return InvertedField(inverse, inside & (residual < MAX_RESIDUAL) & single)
 
 
 def jacobian(field: Tensor) -> Tensor:
@@ -151,6 +152,15 @@ def jacobian(field: Tensor) -> Tensor:
     xx, yx = along_x.unbind(-3)
     xy, yy = along_y.unbind(-3)
     return ((1.0 + xx) * (1.0 + yy) - xy * yx).unsqueeze(-3)
+
+
+def coverage(field: Tensor) -> Tensor:
+    """How many pixels land on each pixel when all follow the field, `[..., 1, H, W]`: 0 in holes, 2 in folds."""
+    _check_field(field, "field")
+    height, width = field.shape[-2:]
+    target = _landing(field)
+    landed = _scatter_bilinear(torch.ones_like(target[:, :1]), target, height, width)
+    return landed.reshape(*field.shape[:-3], 1, height, width)
 
 
 def splat(image: Tensor, field: Tensor, importance: Tensor | None = None, *, deterministic: bool = False) -> Warped:
@@ -174,22 +184,18 @@ def splat(image: Tensor, field: Tensor, importance: Tensor | None = None, *, det
             f"{tuple(image.shape)} and {tuple(field.shape)}."
         )
     height, width = field.shape[-2:]
-    grid = pixel_grid(height, width, dtype=field.dtype, device=field.device)
-    target = (grid + field).reshape(-1, 2, height * width)
-    finite = torch.isfinite(target).all(1, keepdim=True)
-    # Far enough outside to reach no pixel, near enough for whole-number arithmetic.
-    target = torch.where(finite, target, torch.full_like(target, -10.0)).clamp(-10.0, max(height, width) + 10.0)
+    target = _landing(field)
     weight = _splat_weight(importance, target)
 
     channels = image.shape[-3]
     payload = torch.cat([image.reshape(-1, channels, height * width) * weight, weight, torch.ones_like(weight)], 1)
     with _deterministic_algorithms(deterministic):
         landed = _scatter_bilinear(payload, target, height, width)  # [B, C + 2, H * W]
-    summed, total, coverage = landed[:, :channels], landed[:, channels : channels + 1], landed[:, channels + 1 :]
-    covered = coverage > MIN_COVERAGE
+    summed, total, count = landed[:, :channels], landed[:, channels : channels + 1], landed[:, channels + 1 :]
+    covered = count > MIN_COVERAGE
     safe = torch.where(covered, total, torch.ones_like(total))
     result = torch.where(covered, summed / safe, torch.zeros_like(summed))
-    valid = covered if importance is not None else covered & (coverage < MAX_COVERAGE)
+    valid = covered if importance is not None else covered & (count < MAX_COVERAGE)
     return Warped(result.reshape(image.shape), valid.reshape(*field.shape[:-3], 1, height, width))
 
 
@@ -237,6 +243,16 @@ def _difference(field: Tensor, dim: int) -> Tensor:
     first = field.narrow(dim, 1, 1) - field.narrow(dim, 0, 1)
     last = field.narrow(dim, size - 1, 1) - field.narrow(dim, size - 2, 1)
     return torch.cat([first, inner, last], dim)
+
+
+def _landing(field: Tensor) -> Tensor:
+    """Where each pixel lands, `[B, 2, H * W]`; what is not finite lands outside."""
+    height, width = field.shape[-2:]
+    grid = pixel_grid(height, width, dtype=field.dtype, device=field.device)
+    target = (grid + field).reshape(-1, 2, height * width)
+    finite = torch.isfinite(target).all(1, keepdim=True)
+    # Far enough outside to reach no pixel, near enough for whole-number arithmetic.
+    return torch.where(finite, target, torch.full_like(target, -10.0)).clamp(-10.0, max(height, width) + 10.0)
 
 
 def _splat_weight(importance: Tensor | None, target: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ def test_demo_scene_is_shaken_but_can_be_followed() -> None:
     assert 10 < speed.median() < 40
     assert speed.max() < 60
     assert visible.float().mean() > 0.8
-    field, _ = correction_field(scene, readout, 3, 3.45)
-    assert 4 * field[:, 0].abs().max() > 10
+    bends = [correction_field(scene, readout, frame, frame + 0.45)[0][:, 0].abs().max() for frame in range(5)]
+    assert 4 * max(bends) > 8
 
 
 def test_demo_scene_is_the_same_for_the_same_seed() -> None:

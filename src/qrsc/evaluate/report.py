@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from qrsc.media.atomic import atomic_file
+from qrsc.media.frames import encode_frame
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -124,10 +123,4 @@ def _row(name: str, values: Sequence[float]) -> str:
 
 def _inline(frame: Tensor) -> str:
     """A frame as a PNG inside an address."""
-    import cv2
-
-    pixels = (frame.clamp(0, 1) * 255.0).round().to(torch.uint8).flip(0).permute(1, 2, 0).cpu().numpy()
-    done, data = cv2.imencode(".png", np.ascontiguousarray(pixels))
-    if not done:
-        raise RuntimeError("OpenCV could not encode a PNG.")
-    return "data:image/png;base64," + base64.b64encode(data.tobytes()).decode("ascii")
+    return "data:image/png;base64," + base64.b64encode(encode_frame("frame.png", frame)).decode("ascii")

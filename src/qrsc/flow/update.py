@@ -44,9 +44,7 @@ class Update(nn.Module):
             for _ in range(2)
         )
         self.gate = nn.Conv2d(hidden, 2 * hidden, 1)
-        self.head = nn.Sequential(
-            nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, OUTPUTS, 1)
-        )
+        self.head = nn.Sequential(nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, OUTPUTS, 1))
 
     def forward(self, state: Tensor, context: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
         """The next state, and what to do to the flow.

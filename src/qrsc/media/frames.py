@@ -139,22 +139,27 @@ def write_frame(path: Path, frame: Tensor, like: StoredFrame | None = None) -> N
     Raises:
         MediaError: the format cannot hold what is asked of it.
     """
+    path.write_bytes(encode_frame(path.name, frame, like))
+
+
+def encode_frame(name: str, frame: Tensor, like: StoredFrame | None = None) -> bytes:
+    """The bytes of an image file of that name; see `write_frame`."""
     import cv2
 
-    suffix = path.suffix.lower()
+    suffix = Path(name).suffix.lower()
     bits, channels = (8, 3) if like is None else (like.bits, like.channels)
     if suffix not in SUFFIXES:
-        raise MediaError(f"{path.name} does not say which format to write; let it end in one of {', '.join(SUFFIXES)}.")
+        raise MediaError(f"{name} does not say which format to write; let it end in one of {', '.join(SUFFIXES)}.")
     if bits == 16 and suffix not in _SIXTEEN_BIT_SUFFIXES:
         raise MediaError(
-            f"{path.name}: {suffix} files hold 8 bits, this frame has 16. Use {' or '.join(_SIXTEEN_BIT_SUFFIXES)}."
+            f"{name}: {suffix} files hold 8 bits, this frame has 16. Use {' or '.join(_SIXTEEN_BIT_SUFFIXES)}."
         )
     pixels = _stored_pixels(frame, bits, channels, None if like is None else like.alpha)
     with _opencv_silent():
         written, data = cv2.imencode(suffix, pixels, _encoder_settings(suffix))
     if not written:
-        raise MediaError(f"{path} could not be encoded as {suffix} ({bits} bits, {channels} channels).")
-    path.write_bytes(data.tobytes())
+        raise MediaError(f"{name} could not be encoded as {suffix} ({bits} bits, {channels} channels).")
+    return data.tobytes()
 
 
 def _stored_pixels(frame: Tensor, bits: int, channels: int, alpha: Tensor | None) -> npt.NDArray[Any]:

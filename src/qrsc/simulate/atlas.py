@@ -21,8 +21,8 @@ class Atlas:
 
     Attributes:
         texels: `[T, C]`, all levels of all textures, row after row.
-        offset: `[N, L]`, int64: where a level of a texture starts. Levels beyond its smallest repeat that one.
-        height, width: `[N, L]`, int64: size of each level.
+        offset: `[N, L]`, int32: where a level of a texture starts. Levels beyond its smallest repeat that one.
+        height, width: `[N, L]`, int32: size of each level.
     """
 
     texels: Tensor
@@ -58,13 +58,15 @@ class Atlas:
         level = self._level(texture, gradients)
         fine = level.floor()
         blend = level - fine
+        coarse = (fine + 1).clamp_max(self.offset.shape[1] - 1)
         s, t = _mirrored(s), _mirrored(t)
-        coarse = (fine.long() + 1).clamp_max(self.offset.shape[1] - 1)
-        index_fine, weight_fine = self._bilinear(texture, s, t, fine.long())
-        index_coarse, weight_coarse = self._bilinear(texture, s, t, coarse)
-        index = torch.cat([index_fine, index_coarse], dim=0).t().contiguous()  # [M, 8]
-        weight = torch.cat([weight_fine * (1.0 - blend), weight_coarse * blend], dim=0).t().contiguous()
-        return F.embedding_bag(index, self.texels, per_sample_weights=weight.to(self.texels.dtype), mode="sum")
+        fine_index, fine_weight = self._bilinear(texture, s, t, fine.int())
+        coarse_index, coarse_weight = self._bilinear(texture, s, t, coarse.int())
+        sharp = 1.0 - blend
+        weights = [weight * sharp for weight in fine_weight] + [weight * blend for weight in coarse_weight]
+        weight = torch.stack(weights, dim=1).to(self.texels.dtype)
+        index = torch.stack(fine_index + coarse_index, dim=1)  # [M, 8]
+        return F.embedding_bag(index, self.texels, per_sample_weights=weight, mode="sum")
 
     def _level(self, texture: Tensor, gradients: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
         """Which level has about one texel per pixel (a fraction lies between two levels); `[M]`."""
@@ -77,8 +79,8 @@ class Atlas:
         footprint = torch.maximum((s_x * t_y - s_y * t_x).abs(), 0.25 * longest).clamp_min(1.0)
         return (0.5 * torch.log2(footprint)).clamp_max(self.offset.shape[1] - 1)
 
-    def _bilinear(self, texture: Tensor, s: Tensor, t: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
-        """The four texels around each point and their shares, both `[4, M]`."""
+    def _bilinear(self, texture: Tensor, s: Tensor, t: Tensor, level: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """The four texels around each point and their shares, `[M]` each."""
         entry = texture * self.offset.shape[1] + level
         width = self.width.flatten().index_select(0, entry)
         height = self.height.flatten().index_select(0, entry)
@@ -87,15 +89,12 @@ class Atlas:
         left, top = x.floor(), y.floor()
         right_part, lower_part = x - left, y - top
         left_part, upper_part = 1.0 - right_part, 1.0 - lower_part
-        x0, y0 = left.long(), top.long()
+        x0, y0 = left.int(), top.int()
         x1, y1 = torch.minimum(x0 + 1, width - 1), torch.minimum(y0 + 1, height - 1)
         x0, y0 = x0.clamp_min(0), y0.clamp_min(0)
         upper, lower = offset + y0 * width, offset + y1 * width
-        index = torch.stack([upper + x0, upper + x1, lower + x0, lower + x1])
-        weight = torch.stack(
-            [upper_part * left_part, upper_part * right_part, lower_part * left_part, lower_part * right_part]
-        )
-        return index, weight
+        shares = [upper_part * left_part, upper_part * right_part, lower_part * left_part, lower_part * right_part]
+        return [upper + x0, upper + x1, lower + x0, lower + x1], shares
 
 
 def build_atlas(textures: Sequence[Tensor]) -> Atlas:
@@ -124,7 +123,11 @@ def build_atlas(textures: Sequence[Tensor]) -> Atlas:
             texels.append(level.flatten(1).t())
             position += level.shape[1] * level.shape[2]
         table.append(entries + [entries[-1]] * (depth - len(entries)))
-    lookup = torch.tensor(table, dtype=torch.int64, device=textures[0].device)  # [N, L, 3]
+    if position >= 2**31:
+        raise ValueError(
+            f"an atlas holds at most 2**31 texels with all levels, got {position}; scale the textures down."
+        )
+    lookup = torch.tensor(table, dtype=torch.int32, device=textures[0].device)  # [N, L, 3]
     offset, height, width = (part.contiguous() for part in lookup.unbind(-1))
     return Atlas(torch.cat(texels), offset, height, width)
 

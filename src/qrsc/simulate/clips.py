@@ -143,7 +143,7 @@ _INSTANTS: tuple[tuple[Literal["first", "middle"], Kind, Kind], ...] = (
 
 
 def _flows(scene: Scene, readout: Readout, number: int, frames: int) -> dict[str, Tensor]:
-    values = {}
+    values: dict[str, Tensor] = {}
     for step, name in ((-1, "flow_prev"), (1, "flow_next")):
         if 0 <= number + step < frames:
             flow, visible = rs_flow(scene, readout, number, number + step)
@@ -154,7 +154,7 @@ def _flows(scene: Scene, readout: Readout, number: int, frames: int) -> dict[str
 def _fields(
     scene: Scene, readout: Readout, number: int, time: float, at: str, *, with_correction: bool
 ) -> dict[str, Tensor]:
-    values = {}
+    values: dict[str, Tensor] = {}
     if with_correction:
         field, visible = correction_field(scene, readout, number, time)
         values |= {f"correction_field_{at}": field[0], f"correction_field_{at}_visible": visible[0]}

@@ -55,10 +55,14 @@ class HomographyCurve:
         """Time at which the last piece ends."""
         return self.start + self.pieces * self.step
 
-    def covers(self, first: float, last: float) -> bool:
-        """Whether the curve was made for all times between two. A single polynomial is good for any time."""
+    def require(self, first: float, last: float) -> None:
+        """Refuse times that the curve was not made for. A single polynomial is good for any time."""
         slack = 1e-9 * self.step
-        return self.pieces == 1 or (self.start - slack <= first and last <= self.stop + slack)
+        if self.pieces > 1 and not (self.start - slack <= first and last <= self.stop + slack):
+            raise ValueError(
+                f"the scene moves from time {self.start:g} to {self.stop:g}, but was asked for {first:g} to {last:g}; "
+                "ask for frames within it, or make it for more of them."
+            )
 
     def to(self, device: torch.device | str) -> HomographyCurve:
         """The same curve with its coefficients elsewhere."""

@@ -17,7 +17,6 @@ from qrsc.simulate.library import Thing
 from qrsc.simulate.surfaces import OPAQUE
 
 NOWHERE = (1.0, 1.0, -1.0, -1.0)  # an extent that holds nothing
-OSCILLATIONS = 1
 
 
 @dataclass(frozen=True)
@@ -140,9 +139,8 @@ def upright(
 
 def joined(groups: Sequence[Planes]) -> Planes:
     """All planes of several groups, in their order."""
-    return Planes(
-        **{item.name: torch.cat([getattr(group, item.name) for group in groups], 1) for item in fields(Planes)}
-    )
+    columns = {item.name: [getattr(group, item.name) for group in groups] for item in fields(Planes)}
+    return Planes(**{name: torch.cat(column, dim=1) for name, column in columns.items()})
 
 
 def standing(width: Tensor, height: Tensor) -> Tensor:

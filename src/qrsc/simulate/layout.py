@@ -17,6 +17,13 @@ from qrsc.simulate.furniture import Draw, Planes, at, fitted, standing, tiled, u
 from qrsc.simulate.library import TextureLibrary, Thing
 
 STREET, SQUARE, OPEN, CLOSE = range(4)
+# How far vehicles, people, trees and other shapes swing: metres along x, y and z, radians of turn and spin.
+SWINGS = (
+    (0.0, 0.01, 0.0, 0.0, 0.003),
+    (0.01, 0.02, 0.0, 0.05, 0.02),
+    (0.01, 0.0, 0.0, 0.02, 0.01),
+    (0.1, 0.1, 0.05, 0.2, 0.2),
+)
 
 
 def backdrops(draw: Draw, textures: TextureLibrary) -> Planes:
@@ -132,18 +139,9 @@ def _moving(draw: Draw, planes: Planes, kind: Tensor, flip: Tensor) -> Planes:
     free = (kind == 3)[..., None]
     velocity = velocity + free * draw.normal(count, 5) * torch.tensor([0.05, 0.03, 0.04, 0.03, 0.03])
     acceleration = acceleration + free * draw.normal(count, 5) * torch.tensor([0.01, 0.008, 0.01, 0.006, 0.006])
-    swings = torch.tensor(
-        [
-            [0.0, 0.01, 0.0, 0.0, 0.003],
-            [0.01, 0.02, 0.0, 0.05, 0.02],
-            [0.01, 0.0, 0.0, 0.02, 0.01],
-            [0.1, 0.1, 0.05, 0.2, 0.2],
-        ],
-        dtype=torch.float64,
-    )
-    swing = swings[kind] * draw.normal(count, 5) * draw.chance(0.5, count)[..., None]
-    rate = draw.spread(0.03, 0.3, 5 * count).unflatten(1, (count, 5))
-    phase = draw.uniform(0.0, 2.0 * math.pi, 5 * count).unflatten(1, (count, 5))
+    swing = torch.tensor(SWINGS, dtype=torch.float64)[kind] * draw.normal(count, 5) * draw.chance(0.5, count)[..., None]
+    rate = draw.spread(0.03, 0.3, 5 * count).reshape(-1, count, 5)
+    phase = draw.uniform(0.0, 2.0 * math.pi, 5 * count).reshape(-1, count, 5)
     return replace(
         planes, velocity=velocity, acceleration=acceleration, swing=swing, swing_rate=rate, swing_phase=phase
     )

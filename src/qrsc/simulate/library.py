@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -158,7 +159,12 @@ def _paint(generator: torch.Generator) -> Colour:
     return _clipped(tuple(level * (1.0 - strength) + strength * (0.1 + 0.7 * part) for part in hue))
 
 
-def _shades(generator: torch.Generator, low: float = 0.08, high: float = 0.85) -> dict[str, Colour]:
+class _Shades(TypedDict):
+    dark: Colour
+    light: Colour
+
+
+def _shades(generator: torch.Generator, low: float = 0.08, high: float = 0.85) -> _Shades:
     """Two colours of related hue, one darker than the other."""
     first, second, *hue = torch.rand(5, generator=generator).tolist()
     dark = low + 0.4 * (high - low) * first

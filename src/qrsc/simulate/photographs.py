@@ -49,7 +49,7 @@ def varied(photographs: list[Tensor], count: int, generator: torch.Generator) ->
         if torch.rand(1, generator=generator) < 0.3:
             other = _part(photographs, generator)
             other = F.interpolate(other[None], size=texture.shape[1:], mode="area")[0]
-            border = fractal_noise(*texture.shape[1:], generator, cells=2, octaves=5)
+            border = fractal_noise(texture.shape[1], texture.shape[2], generator, cells=2, octaves=5)
             texture = torch.lerp(texture, other, (border / 0.2 + 0.5).clamp(0.0, 1.0))
         made.append(_recoloured(texture, generator))
     return made
@@ -72,5 +72,5 @@ def _recoloured(texture: Tensor, generator: torch.Generator) -> Tensor:
     mix = torch.eye(3) + 0.12 * torch.randn(3, 3, generator=generator)
     mix = mix / mix.sum(1, keepdim=True).clamp_min(0.3)
     contrast, level = torch.rand(2, generator=generator).tolist()
-    changed = torch.einsum("ij,jhw->ihw", mix, texture)
+    changed: Tensor = (mix @ texture.flatten(1)).reshape(texture.shape)
     return ((changed - 0.5) * (0.75 + 0.45 * contrast) + 0.42 + 0.16 * level).clamp(0.0, 1.0)

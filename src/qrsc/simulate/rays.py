@@ -26,10 +26,11 @@ class Hits:
     inverse_depth: Tensor
     gradients: tuple[Tensor, Tensor, Tensor, Tensor]
 
-    def kept(self, mask: Tensor) -> Hits:
-        """Those for which `[M]` is true."""
-        u_x, u_y, v_x, v_y = self.gradients
-        return Hits(self.u[mask], self.v[mask], self.inverse_depth[mask], (u_x[mask], u_y[mask], v_x[mask], v_y[mask]))
+    def kept(self, index: Tensor) -> Hits:
+        """Those with the numbers `[K]`."""
+        u_x, u_y, v_x, v_y = (gradient.index_select(0, index) for gradient in self.gradients)
+        u, v, depth = (value.index_select(0, index) for value in (self.u, self.v, self.inverse_depth))
+        return Hits(u, v, depth, (u_x, u_y, v_x, v_y))
 
 
 def inverse_rows(scene: Scene, times: Tensor) -> Tensor:
@@ -88,8 +89,8 @@ def edge_lines(scene: Scene, inverse: Tensor) -> Tensor:
         inverse: from `inverse_rows`.
 
     Returns:
-        `[S, B, 5, 3, H, 1]` (or `1, W`): for u_min, u_max, v_min, v_max and the horizon the coefficients of x, y and 1 of
-        the distance in pixels, positive on the side of the surface.
+        `[S, B, 5, 3, H, 1]` (or `1, W`): for u_min, u_max, v_min, v_max and the horizon the coefficients of x, y and 1
+        of the distance in pixels, positive on the side of the surface.
     """
     # The edges of a surface without end lie near its horizon; far beyond what single precision can tell from it.
     limits = scene.surfaces.extent.transpose(0, 1).double().clamp(-1e6, 1e6)  # [S, B, 4]
@@ -111,12 +112,12 @@ def filled_part(lines: Tensor, x: Tensor, y: Tensor) -> Tensor:
         x, y: pixel coordinates, broadcastable to `[B, H, W]`.
     """
     inside = [
-        (lines[:, edge, 0] * x + (lines[:, edge, 1] * y + (lines[:, edge, 2] + 0.5))).clamp_(0.0, 1.0)
+        torch.addcmul(lines[:, edge, 1] * y + (lines[:, edge, 2] + 0.5), lines[:, edge, 0], x).clamp_(0.0, 1.0)
         for edge in range(4)
     ]
     across = (inside[0] + inside[1]).sub_(1.0).clamp_min_(0.0)
     along = (inside[2] + inside[3]).sub_(1.0).clamp_min_(0.0)
-    horizon = lines[:, 4, 0] * x + (lines[:, 4, 1] * y + lines[:, 4, 2])
+    horizon = torch.addcmul(lines[:, 4, 1] * y + lines[:, 4, 2], lines[:, 4, 0], x)
     return across.mul_(along).mul_(horizon.clamp_(0.0, 1.0))
 
 
@@ -128,9 +129,10 @@ def depth_within(scene: Scene, surface: int, inverse: Tensor, x: Tensor, y: Tens
         x, y: pixel coordinates, broadcastable to `[B, H, W]`.
     """
     u_min, v_min, u_max, v_max = scene.surfaces.extent[:, surface].reshape(-1, 4, 1, 1).unbind(1)
-    scaled_u = inverse[:, 0, 0] * x + (inverse[:, 0, 1] * y + inverse[:, 0, 2])
-    scaled_v = inverse[:, 1, 0] * x + (inverse[:, 1, 1] * y + inverse[:, 1, 2])
-    depth = inverse[:, 2, 0] * x + (inverse[:, 2, 1] * y + inverse[:, 2, 2])
+    scaled_u, scaled_v, depth = (
+        torch.addcmul(torch.addcmul(inverse[:, row, 2], inverse[:, row, 1], y), inverse[:, row, 0], x)
+        for row in range(3)
+    )
     within = (scaled_u >= u_min * depth) & (scaled_u <= u_max * depth)
     within = within & (scaled_v >= v_min * depth) & (scaled_v <= v_max * depth) & (depth > 0)
     return torch.where(within, depth, 0.0)
@@ -158,9 +160,10 @@ class Picks:
         height, width = chosen.shape[-2:]
         return cls(surface, scene, row, column, (scene * height + row) * width + column)
 
-    def kept(self, mask: Tensor) -> Picks:
-        """Those of the pairs for which `[M]` is true."""
-        return Picks(self.surface[mask], self.scene[mask], self.row[mask], self.column[mask], self.pixel[mask])
+    def kept(self, index: Tensor) -> Picks:
+        """Those of the pairs with the numbers `[K]`."""
+        parts = (self.surface, self.scene, self.row, self.column, self.pixel)
+        return Picks(*(part.index_select(0, index) for part in parts))
 
     def matrices(self, inverse: Tensor) -> Tensor:
         """Inverse homographies of the pairs, `[M, 3, 3]`, from those of `inverse_rows`."""

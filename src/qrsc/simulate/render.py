@@ -50,14 +50,20 @@ def render_gs(scene: Scene, time: float, *, exposure: float = 0.0, exposures: in
     It is the rolling-shutter frame of a camera with gamma = 0, to the last bit. The arguments are those of
     `render_rs`, with an absolute time in place of readout and frame.
     """
-    height = scene.size[0]
-    times = torch.full((height, 1), time, dtype=torch.float64, device=scene.device)
-    return render_rows(scene, times, exposure=exposure, exposures=exposures, samples=samples)
+    return render_rows(scene, instant(scene, time), exposure=exposure, exposures=exposures, samples=samples)
 
 
 def row_times(scene: Scene, readout: Readout, frame: int) -> Tensor:
     """Absolute times of a frame's rows: `[H, 1]`, or `[1, W]` for a sideways scan; float64."""
+    first = frame + readout.offset
+    scene.curve.require(first, first + readout.gamma)
     return frame + readout.row_times(*scene.size, dtype=torch.float64, device=scene.device)[0]
+
+
+def instant(scene: Scene, time: float) -> Tensor:
+    """Times of the rows of a global-shutter frame, all the same: `[H, 1]`, float64."""
+    scene.curve.require(time, time)
+    return torch.full((scene.size[0], 1), time, dtype=torch.float64, device=scene.device)
 
 
 def render_rows(scene: Scene, times: Tensor, *, exposure: float = 0.0, exposures: int = 8, samples: int = 1) -> Tensor:
@@ -79,8 +85,8 @@ def render_rows(scene: Scene, times: Tensor, *, exposure: float = 0.0, exposures
     shifts = [(k + 0.5) / samples - 0.5 for k in range(samples)]
     x, y = pixel_grid(scene)
     total: Tensor | None = None
-    for instant in instants:
-        inverse = inverse_rows(scene, times + instant)
+    for moment in instants:
+        inverse = inverse_rows(scene, times + moment)
         for shift_y in shifts:
             for shift_x in shifts:
                 colour = _shade(scene, inverse, x + shift_x, y + shift_y, 1.0 / samples)
@@ -102,17 +108,17 @@ def _shade(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor, spacing: float) 
     flat_opacity = opacity.flatten(1)
     own = _masked_opacity(scene, picks, hits, flat_opacity)
     # Where one surface is all there is, which is most of the picture, nothing can be in front of it.
-    shared = (opacity > 0).sum(0).flatten().index_select(0, picks.pixel) > 1
-    weight = own.clone()
-    weight[shared] *= _clearance(
+    shared = _indices((opacity > 0).sum(0).flatten().index_select(0, picks.pixel) > 1)
+    clear = _clearance(
         picks.kept(shared), hits.kept(shared), matrices[shared], inverse, depths.flatten(1), flat_opacity
     )
+    weight = own.index_copy(0, shared, own[shared] * clear)
     seen = torch.zeros_like(flat_opacity[0]).index_add_(0, picks.pixel, weight)
     through = (1.0 - flat_opacity).prod(0)
     # Where three surfaces meet in a pixel the products do not add up to what is covered; scaled, they do.
     scale = (1.0 - through) / torch.where(seen > 0, seen, 1.0)
     weight = weight * scale.index_select(0, picks.pixel)
-    shown = weight > 0
+    shown = _indices(weight > 0)
     colour = _surface_colour(scene, picks.kept(shown), hits.kept(shown), spacing) * weight[shown][:, None]
     backdrop = through.reshape(scene.batch, -1, 1) * scene.backdrop[:, None]
     result = backdrop.reshape(-1, 3).index_add_(0, picks.pixel[shown], colour)
@@ -126,7 +132,7 @@ def _geometry(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor) -> tuple[Tens
     filled = torch.empty_like(depths)
     for surface in range(scene.count):
         third = inverse[surface, :, 2]
-        depths[surface] = third[:, 0] * x + (third[:, 1] * y + third[:, 2])
+        torch.addcmul(third[:, 1] * y + third[:, 2], third[:, 0], x, out=depths[surface])
         filled[surface] = filled_part(lines[surface], x, y)
     return depths, filled
 
@@ -147,11 +153,16 @@ def _worth_a_look(scene: Scene, inverse: Tensor, depths: Tensor, opacity: Tensor
 def _masked_opacity(scene: Scene, picks: Picks, hits: Hits, opacity: Tensor) -> Tensor:
     """Opacity of the picks `[M]` with their masks counted in, which is also written back to `opacity` `[S, P]`."""
     own = opacity[picks.surface, picks.pixel]
-    masked = picks.property(scene.surfaces.mask) != OPAQUE
+    masked = _indices(picks.property(scene.surfaces.mask) != OPAQUE)
     chosen = picks.kept(masked)
-    own[masked] = own[masked] * mask_opacity(scene, chosen, hits.kept(masked))
-    opacity[chosen.surface, chosen.pixel] = own[masked]
-    return own
+    covered = own[masked] * mask_opacity(scene, chosen, hits.kept(masked))
+    opacity[chosen.surface, chosen.pixel] = covered
+    return own.index_copy(0, masked, covered)
+
+
+def _indices(chosen: Tensor) -> Tensor:
+    """Numbers of the true entries of `[M]`, so that the device is asked once how many there are."""
+    return chosen.nonzero()[:, 0]
 
 
 def _surface_colour(scene: Scene, picks: Picks, hits: Hits, spacing: float) -> Tensor:

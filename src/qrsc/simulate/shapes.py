@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -25,7 +27,7 @@ def outline(side: int, generator: torch.Generator) -> Tensor:
         star = 1.0 - 0.5 * float(torch.rand(1, generator=generator))
         distance = torch.full_like(x, 9.0)
         for number in range(count):
-            angle = turn + 2.0 * torch.pi * number / count
+            angle = turn + 2.0 * math.pi * number / count
             reach = 0.75 * (star if number % 2 else 1.0)
             distance = torch.minimum(
                 distance, reach - (x * torch.cos(torch.tensor(angle)) + y * torch.sin(torch.tensor(angle)))

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from qrsc.simulate.rays import Picks, cast, depth_within, inverse_rows, mask_opacity, pixel_grid
-from qrsc.simulate.render import row_times
+from qrsc.simulate.render import instant, row_times
 from qrsc.simulate.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
 
@@ -79,7 +79,7 @@ def correction_field(scene: Scene, readout: Readout, frame: int, time: float) ->
         correction_field: `[B, 2, H, W]`.
         visible: `[B, 1, H, W]`, bool, as for `rs_flow`.
     """
-    return _displacement(scene, row_times(scene, readout, frame), _instant(scene, time), Readout(0.0), time)
+    return _displacement(scene, row_times(scene, readout, frame), instant(scene, time), Readout(0.0), time)
 
 
 def distortion_field(scene: Scene, readout: Readout, frame: int, time: float) -> tuple[Tensor, Tensor]:
@@ -89,7 +89,7 @@ def distortion_field(scene: Scene, readout: Readout, frame: int, time: float) ->
         distortion_field: `[B, 2, H, W]`, what a backward warp samples the rolling-shutter frame with.
         visible: `[B, 1, H, W]`, bool, as for `rs_flow`.
     """
-    return _displacement(scene, _instant(scene, time), row_times(scene, readout, frame), readout, frame)
+    return _displacement(scene, instant(scene, time), row_times(scene, readout, frame), readout, frame)
 
 
 def rs_kinematics(scene: Scene, readout: Readout, frame: int) -> Kinematics:
@@ -99,7 +99,7 @@ def rs_kinematics(scene: Scene, readout: Readout, frame: int) -> Kinematics:
 
 def gs_kinematics(scene: Scene, time: float) -> Kinematics:
     """Velocity, acceleration and depth of what the global-shutter frame at a time shows."""
-    return _kinematics(scene, _instant(scene, time))
+    return _kinematics(scene, instant(scene, time))
 
 
 def seen_points(scene: Scene, times: Tensor) -> SeenPoints:
@@ -123,10 +123,6 @@ def seen_points(scene: Scene, times: Tensor) -> SeenPoints:
 def _has_mask(scene: Scene) -> Tensor:
     """Which surfaces have a mask: `[S, B, 1, 1]`, bool."""
     return (scene.surfaces.mask != OPAQUE).t()[:, :, None, None]
-
-
-def _instant(scene: Scene, time: float) -> Tensor:
-    return torch.full((scene.size[0], 1), time, dtype=torch.float64, device=scene.device)
 
 
 def _displacement(
