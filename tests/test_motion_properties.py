@@ -122,6 +122,7 @@ def flows_with_bad_pixels() -> tuple[Tensor, Tensor, Tensor]:
     return flow_prev, flow_next, torch.full((2, 1, 8, 8), 0.5)
 
 
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's own, while it loads the compiler
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_solver_and_field_compile_to_one_graph(backend: str) -> None:
     if backend == "inductor" and not (shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")):

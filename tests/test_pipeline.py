@@ -18,7 +18,7 @@ from qrsc.fusion import FUSIONS, AlignedFrames, mean_fusion
 from qrsc.motion import ORDERS
 from qrsc.pipeline import WINDOWS, Corrected, Corrector, MotionName, correct
 from qrsc.timing import SCANS, Readout, Scan
-from qrsc.warp import WARP_METHODS, Warped, pixel_grid
+from qrsc.warp import INTERPOLATIONS, WARP_METHODS, Interpolation, Warped, pixel_grid
 
 MOTIONS: tuple[MotionName, ...] = ("linear", "quadratic", "cubic")
 
@@ -110,8 +110,8 @@ def test_constant_velocity_is_undone_to_the_last_frame(scan: Scan, motion: Motio
     clip, truth = scene.clip(4), scene.truth(4, 0.45)
     assert decibels(clip, truth) < 31.0
     corrected = Corrector(scene.readout, motion=motion, flow=scene.flows(4), interpolation="bicubic")(clip)
-    # Seen: 50.3 dB and more; bicubic interpolation of this texture alone is worth 50 to 52.
-    assert min(decibels(c, t) for c, t in zip(corrected, truth, strict=True)) > 48.0
+    # Seen: 52.4 to 55.0 dB. Shifting this texture by a fraction of a pixel costs as much: 50 to 57, median 52.
+    assert min(decibels(c, t) for c, t in zip(corrected, truth, strict=True)) > 51.0
 
 
 @pytest.mark.parametrize("scan", SCANS)
@@ -124,7 +124,7 @@ def test_acceleration_is_undone_in_every_frame_that_is_fused(scan: Scan, frames:
     quadratic = Corrector(scene.readout, flow=flows, **options)(clip)
     linear = Corrector(scene.readout, flow=KnownFlows(flows.pairs), motion="linear", **options)(clip)
     for k in (2, 3, 4):
-        assert decibels(quadratic[k], truth[k]) > 45.0
+        assert decibels(quadratic[k], truth[k]) > 50.0  # seen: 51.5 to 54.2, and 33.6 to 44.4 for the linear model
         assert decibels(quadratic[k], truth[k]) > decibels(linear[k], truth[k]) + 5.0
 
 
@@ -137,7 +137,7 @@ def test_jerk_is_undone_by_the_cubic_model() -> None:
             scene.readout, tau=0.9, motion=motion, flow=KnownFlows(pairs), interpolation="bicubic", regularisation=0.0
         )
         figures[motion] = decibels(corrector(clip)[3], truth[3])
-    assert figures["cubic"] > 45.0
+    assert figures["cubic"] > 52.0  # seen: 54.8, 49.2 for the quadratic model and 32.4 for the linear one
     assert figures["cubic"] > figures["quadratic"] + 3.0 > figures["linear"] + 3.0
 
 
@@ -147,15 +147,14 @@ def test_every_warp_and_fusion_undoes_the_motion(warp: Any, fusion: Any) -> None
     scene = MovingTexture(Readout(0.8), acceleration=(1.0, -0.5))
     clip, truth = scene.clip(7), scene.truth(7, 0.4)
     corrector = Corrector(scene.readout, warp=warp, fusion=fusion, flow=scene.flows(7))
-    # Bilinear interpolation alone is worth 46 to 48 dB here; the negated field is off by up to 0.1 px.
-    assert decibels(corrector(clip)[3], truth[3]) > 42.0
+    assert decibels(corrector(clip)[3], truth[3]) > 49.0  # seen: 50.9 (negate, none) to 52.5
     assert decibels(clip[3], truth[3]) < 31.0
 
 
 def test_an_instant_between_global_shutter_frames_is_reached() -> None:
     scene = MovingTexture(Readout(0.0), acceleration=(1.0, 0.5))
     corrected = Corrector(scene.readout, tau=0.5, flow=scene.flows(7), interpolation="bicubic")(scene.clip(7))
-    assert decibels(corrected[3], scene.truth(7, 0.5)[3]) > 45.0
+    assert decibels(corrected[3], scene.truth(7, 0.5)[3]) > 55.0  # seen: 59.4
 
 
 def test_pixels_that_no_frame_shows_are_not_valid_and_fusion_finds_more_of_them() -> None:
@@ -175,6 +174,24 @@ def test_pixels_that_no_frame_shows_are_not_valid_and_fusion_finds_more_of_them(
     assert bool((shown["mean"] | ~shown["none"]).all())
     assert int(shown["mean"].sum()) > int(shown["none"].sum())
     assert bool(shown["mean"][0, 5, :8].all()), "the next frame shows what had not come in yet"
+
+
+def test_pixels_whose_motion_is_not_known_are_not_valid() -> None:
+    flow = torch.zeros(1, 2, 9, 9)
+    flow[..., 4, 4] = float("nan")
+    pairs = [FlowPair(flow, flow), FlowPair(flow, flow)]
+    for result in Corrector(Readout(0.8), fusion="none", flow=KnownFlows(pairs)).stream(rand(3, 3, 9, 9)):
+        assert (~result.valid).nonzero()[:, 1:].tolist() == [[4, 4]]
+
+
+def test_holes_of_a_splat_are_filled_and_not_valid() -> None:
+    # Away from the middle at 0.6 pixels per pixel: thin enough to leave holes.
+    apart = 0.6 * (pixel_grid(24, 24) - 11.5)[None]
+    pairs = [FlowPair(apart, -apart / 1.6), FlowPair(apart, -apart / 1.6)]
+    grey = torch.full((3, 3, 24, 24), 0.7)
+    results = list(Corrector(Readout(0.3), tau=1.2, fusion="none", warp="splat", flow=KnownFlows(pairs)).stream(grey))
+    assert not bool(results[1].valid.all())
+    torch.testing.assert_close(results[1].frame, grey[1])
 
 
 # --- windows ---
@@ -272,6 +289,7 @@ def test_frames_are_taken_when_needed_and_let_go_when_done(motion: MotionName, f
     tau=st.one_of(st.none(), st.floats(-1.0, 2.0)),
     motion=st.sampled_from(MOTIONS),
     warp=st.sampled_from(WARP_METHODS),
+    interpolation=st.sampled_from(INTERPOLATIONS),
     scale=st.sampled_from([0.1, 2.0, 50.0, float("inf"), float("nan")]),
     seed=st.integers(0, 1000),
 )
@@ -282,13 +300,17 @@ def test_any_clip_and_any_flow_give_a_picture(
     tau: float | None,
     motion: MotionName,
     warp: Any,
+    interpolation: Interpolation,
     scale: float,
     seed: int,
 ) -> None:
     clip = rand(3, 3, *size, seed=seed, dtype=dtype)
     flows = [scale * (rand(1, 2, *size, seed=seed + n, dtype=dtype) - 0.5) for n in range(4)]
     pairs = [FlowPair(flows[0], flows[1]), FlowPair(flows[2], flows[3])]
-    corrected = Corrector(readout, tau=tau, motion=motion, warp=warp, flow=KnownFlows(pairs))(clip)
+    corrector = Corrector(
+        readout, tau=tau, motion=motion, warp=warp, flow=KnownFlows(pairs), interpolation=interpolation
+    )
+    corrected = corrector(clip.round())  # black and white: cubic interpolation overshoots both
     assert corrected.shape == clip.shape
     assert corrected.dtype == dtype
     assert bool(((corrected >= 0) & (corrected <= 1)).all())  # and so finite
@@ -376,7 +398,9 @@ def test_arrays_are_corrected_from_the_pixels_alone() -> None:
     scene = MovingTexture(Readout(0.9), size=(72, 96), acceleration=(1.0, -0.5))
     clip, truth = scene.clip(5).float(), scene.truth(5, 0.45).float()
     corrected = correct(clip, 0.9)
-    assert decibels(corrected[2], truth[2], 16) > decibels(clip[2], truth[2], 16) + 8.0
+    assert (
+        decibels(corrected[2], truth[2], 16) > decibels(clip[2], truth[2], 16) + 15.0
+    )  # seen: 29.5 before, 53.1 after
 
 
 # --- errors ---

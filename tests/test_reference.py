@@ -216,6 +216,16 @@ def test_invert_field(leading: tuple[int, ...]) -> None:
     assert_twins(lambda f: warp.invert_field(f, steps=4), lambda f: reference.invert_field(f, steps=4), [field])
 
 
+def test_invert_field_where_each_reason_for_not_valid_decides_alone() -> None:
+    field = rand(2, 5, 6, seed=26, scale=0.45)
+    inverse, valid = warp.invert_field(field, steps=4)
+    settled = warp.sample(field, warp.pixel_grid(5, 6, dtype=torch.float64) + inverse).valid & ~valid
+    folded, crowded = warp.jacobian(inverse) <= 0, warp.coverage(field) >= warp.MAX_COVERAGE
+    assert bool((settled & folded & ~crowded).any())
+    assert bool((settled & crowded & ~folded).any())
+    assert_close(valid, reference.invert_field(field, steps=4).valid, EXACT, "valid")
+
+
 @pytest.mark.parametrize("leading", LEADING)
 def test_splat(leading: tuple[int, ...]) -> None:
     image, field = rand(*leading, 3, HEIGHT, WIDTH, seed=1), rand(*leading, 2, HEIGHT, WIDTH, seed=2)

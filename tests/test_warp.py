@@ -83,6 +83,12 @@ def test_the_frame_ends_half_a_pixel_outside_its_last_centres(interpolation: Int
             assert bool(valid) is inside
 
 
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+def test_a_white_picture_stays_white_to_the_edge(interpolation: Interpolation) -> None:
+    field = 6.0 * (rand(2, 6, 8) - 0.5)
+    assert_close(backward_warp(torch.ones(3, 6, 8), field, interpolation).image, torch.ones(3, 6, 8))
+
+
 def test_a_slope_is_read_between_pixels() -> None:
     ramp = (2.0 * pixel_grid(6, 8, dtype=torch.float64)[0] + 1.0)[None]
     # Keys' cubic with a = -0.75 meets a straight line only at whole and half coordinates.

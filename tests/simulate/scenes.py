@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from qrsc.simulate.atlas import build_atlas
 from qrsc.simulate.curves import HomographyCurve, polynomial_layers
+from qrsc.simulate.paths import Camera
 from qrsc.simulate.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
 from qrsc.simulate.textures import band_limited
 from qrsc.simulate.truth import seen_points
+from qrsc.simulate.worlds import World
 
 SIZE = (96, 128)
 
@@ -86,3 +90,15 @@ def psnr(first: Tensor, second: Tensor, mask: Tensor) -> float:
     """Peak signal-to-noise ratio in dB over the pixels of a mask `[B, 1, H, W]` and all channels."""
     error = ((first - second).square() * mask).sum() / (mask.sum() * first.shape[1])
     return float(-10.0 * torch.log10(error))
+
+
+def quarter_turned(world: World) -> World:
+    """The same worlds seen by a camera turned by a quarter, so that its pictures are those of `torch.rot90`."""
+    height, width = world.scene.size
+    turn = torch.tensor([[0.0, 1.0, 0.0], [-1.0, 0.0, width - 1.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    curve = replace(world.scene.curve, coefficients=turn @ world.scene.curve.coefficients)
+    polynomial = world.camera.path.polynomial.clone()
+    polynomial[:, 2, 0] += torch.pi / 2
+    centre = torch.stack([world.camera.centre[:, 1], width - 1.0 - world.camera.centre[:, 0]], dim=-1)
+    camera = Camera(replace(world.camera.path, polynomial=polynomial), centre)
+    return replace(world, scene=replace(world.scene, size=(width, height), curve=curve), camera=camera)

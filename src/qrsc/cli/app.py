@@ -104,6 +104,7 @@ def demo(
 @app.command()
 @readable_errors
 def simulate(
+    context: typer.Context,
     output: Annotated[Path | None, typer.Argument(metavar="OUT", help="Folder for the clips.")] = None,
     layout: Annotated[LayoutOption, typer.Option(help="How the clips lie on disk.")] = "sim",
     scenes: Annotated[int | None, typer.Option(min=1, help="How many; 4, or all of a --set.")] = None,
@@ -141,21 +142,22 @@ def simulate(
     device: Annotated[DeviceOption, typer.Option(help="Where scenes are rendered.")] = "auto",
 ) -> None:
     """Make rolling-shutter clips with exact truth: random scenes, a fixed test set, or from high-rate footage."""
-    from qrsc.cli.correct import choose_device
     from qrsc.cli.demo import parse_size
     from qrsc.cli.simulate import (
         Request,
         choose_readout,
+        choose_render_device,
+        options_given,
         require_one_task,
         simulate_from_video,
         simulate_scenes,
         simulate_set,
     )
 
-    require_one_task(output, fixed_set, from_video, rate, preview)
+    require_one_task(options_given(context))
     if fixed_set is not None:
         summary = simulate_set(
-            fixed_set, scenes=scenes, preview=preview, force=force, quiet=quiet, device=choose_device(device)
+            fixed_set, scenes=scenes, preview=preview, force=force, quiet=quiet, device=choose_render_device(device)
         )
     elif output is not None and from_video is not None and rate is not None:
         summary = simulate_from_video(
@@ -172,7 +174,7 @@ def simulate(
             quiet=quiet,
         )
     else:
-        request = Request(parse_size(size), frames or 7, style, seed, textures, exposure, choose_device(device))
+        request = Request(parse_size(size), frames or 7, style, seed, textures, exposure, choose_render_device(device))
         summary = simulate_scenes(
             output,
             request,

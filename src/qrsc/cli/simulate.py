@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import typer
 
+from qrsc.cli.correct import choose_device
 from qrsc.cli.progress import progress_bar
-from qrsc.data.layouts import get_layout
+from qrsc.data.layouts import Kind, get_layout
 from qrsc.media.frames import SUFFIXES
-from qrsc.simulate.clips import KINDS, TRUTH_GROUPS, ClipFrame, TruthGroup, render_clip
+from qrsc.simulate.clips import TRUTH_GROUPS, ClipFrame, TruthGroup, render_clip
 from qrsc.simulate.from_video import Mixing, open_source, rolling_from_video
 from qrsc.simulate.library import TextureLibrary, texture_library
 from qrsc.simulate.photographs import load_photographs, varied
-from qrsc.simulate.preview import preview_row, write_sheet
 from qrsc.simulate.sets import FIXED_SETS, SCENES, prepare_set, require_free_seed, scene_seed, set_textures, set_world
+from qrsc.simulate.sheet import sheet_row, write_sheet
 from qrsc.simulate.worlds import World, sample_scenes
 from qrsc.simulate.writers import OutputLayout, require_layout_readout, sequence_folder, write_sequence, write_videos
 from qrsc.timing import Readout, Scan
@@ -24,6 +26,7 @@ from qrsc.timing import Readout, Scan
 DEFAULT_GAMMA = 0.8
 PREVIEW_SCENES = 5  # rows of a contact sheet
 PREVIEW_FRAME = 1
+VIDEO_KINDS: tuple[Kind, ...] = ("rolling", "first", "middle")
 PHOTOGRAPHS = 40  # textures made from a folder of photographs
 
 
@@ -40,18 +43,42 @@ class Request:
     device: torch.device
 
 
-def require_one_task(
-    output: Path | None, fixed_set: str | None, from_video: Path | None, rate: float | None, preview: Path | None
-) -> None:
-    """Whether the options ask for one thing: random scenes, a fixed set, or a clip from footage."""
-    if fixed_set is not None and (output is not None or from_video is not None):
-        raise ValueError("--set goes into the cache folder; it takes neither a folder OUT nor --from-video.")
-    if (from_video is None) != (rate is None):
+def options_given(context: typer.Context) -> set[str]:
+    """Names of the parameters that were given on the command line, whatever their value."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def require_one_task(given: set[str]) -> None:
+    """Refuse options that do not go together, or that what is asked for would not heed.
+
+    Args:
+        given: names of the parameters of the command that were given on the command line.
+    """
+    footage = {"mixing", "step"}
+    random = {"scenes", "size", "style", "seed", "exposure", "textures", "truth", "preview"}
+    if ("from_video" in given) != ("rate" in given):
         raise ValueError("--from-video and --rate (frames per second of the recording) go together.")
-    if from_video is not None and preview is not None:
-        raise ValueError("--preview shows simulated scenes; there is no depth or flow of footage to show.")
-    if output is None and fixed_set is None and (preview is None or from_video is not None):
+    if "fixed_set" in given:
+        unheeded, task = given - {"fixed_set", "scenes", "preview", "force", "quiet", "device"}, "--set"
+    elif "from_video" in given:
+        unheeded, task = given & random, "--from-video"
+    else:
+        unheeded, task = given & footage, "a clip of simulated scenes"
+    if unheeded:
+        names = sorted("OUT" if name == "output" else "--" + name.replace("_", "-") for name in unheeded)
+        raise ValueError(f"{' and '.join(names)} cannot go with {task}.")
+    if "output" not in given and "fixed_set" not in given and "preview" not in given:
         raise ValueError("name a folder for the clips (OUT), a test set (--set), or a contact sheet (--preview).")
+
+
+def choose_render_device(name: str) -> torch.device:
+    """The device by name; `auto` is CUDA or the processor, for motion is worked out in double precision."""
+    if name == "mps":
+        raise ValueError("scenes move in double precision, which mps devices lack; use --device cpu.")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return choose_device(name)
 
 
 def choose_readout(layout: OutputLayout, gamma: float | None, scan: Scan) -> Readout:
@@ -85,7 +112,7 @@ def simulate_scenes(
         _require_free(output, force)
     _require_sheet(preview, force)
     groups: tuple[TruthGroup, ...] = TRUTH_GROUPS if _with_truth(layout, truth) else ()
-    kinds = KINDS if layout == "video" else tuple(get_layout(layout).names)
+    kinds = VIDEO_KINDS if layout == "video" else tuple(get_layout(layout).names)
     shown = min(scenes, PREVIEW_SCENES) if preview is not None else 0
     rows = []
     with progress_bar(quiet) as progress:
@@ -95,7 +122,7 @@ def simulate_scenes(
         for index in range(scenes if output is not None else shown):
             world = _world(request, textures, index)
             if index < shown:
-                rows.append(preview_row(world, readout, min(PREVIEW_FRAME, request.frames - 1)))
+                rows.append(sheet_row(world, readout, min(PREVIEW_FRAME, request.frames - 1)))
                 progress.update(task, advance=1, description="drawing")
             if output is not None:
                 frames = render_clip(
@@ -147,7 +174,7 @@ def simulate_set(
             rows = []
             for scene in range(shown):
                 world, readout = set_world(name, scene, textures=textures)
-                rows.append(preview_row(world, readout, PREVIEW_FRAME))
+                rows.append(sheet_row(world, readout, PREVIEW_FRAME))
                 advance("drawing")
             write_sheet(preview, rows)
     lines = [f"{name}: {_amount(count, 'scene')} in {folder}"]
@@ -190,7 +217,7 @@ def simulate_from_video(
 def _textures(request: Request) -> TextureLibrary:
     """Painted textures, fine enough for the picture, and photographs if there are any."""
     generator = torch.Generator().manual_seed(request.seed)
-    resolution = 64
+    resolution = 32
     while resolution < min(512, request.size[0]):
         resolution *= 2
     photographs = []

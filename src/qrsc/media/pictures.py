@@ -1,4 +1,4 @@
-"""Pictures that explain results: labels, pictures side by side, errors, flows, depths and masks in colour."""
+"""Pictures that explain results: labels, pictures side by side, errors and masks in colour."""
 
 from __future__ import annotations
 
@@ -50,47 +50,6 @@ def _joined(frames: Sequence[Tensor], dim: int) -> Tensor:
 def error_picture(frame: Tensor, truth: Tensor, gain: float) -> Tensor:
     """Where a frame differs from the truth, `[3, H, W]`: black is equal, brighter is further off."""
     return ((frame - truth).abs() * gain).clamp(0.0, 1.0)
-
-
-def flow_picture(flow: Tensor, longest: float | None = None) -> Tensor:
-    """A flow as colours: the hue says where to, the strength how far; white is no motion.
-
-    Args:
-        flow: `[2, H, W]`, (dx, dy) in pixels. Red points right, and hues go round clockwise: yellow-green is down.
-        longest: the length in pixels that gets full colour; that of the longest but 1 % of the picture if None.
-
-    Returns:
-        `[3, H, W]`.
-    """
-    length = torch.hypot(flow[0], flow[1])
-    if longest is None:
-        longest = float(np.quantile(length.cpu().numpy(), 0.99))
-    strength = (length / max(longest, 1e-6)).clamp(0.0, 1.0)
-    hue = torch.remainder(torch.atan2(flow[1], flow[0]) / (2.0 * torch.pi), 1.0)
-    # Each channel is a trapezium over the circle of hues, a third of a turn from the next.
-    thirds = torch.tensor([0.0, 1.0 / 3.0, 2.0 / 3.0]).to(flow).reshape(3, 1, 1)
-    distance = (torch.remainder(hue - thirds + 0.5, 1.0) - 0.5).abs()
-    pure = (2.0 - 6.0 * distance).clamp(0.0, 1.0)
-    return 1.0 - strength * (1.0 - pure)
-
-
-def depth_picture(depth: Tensor) -> Tensor:
-    """Depths `[1, H, W]` as colours `[3, H, W]`: near is bright, far is dark, 0 (nothing there) is black.
-
-    The scale is that of inverse depth between its 2nd and 98th percentile, which spreads near and far things alike.
-    """
-    import cv2
-
-    seen = depth > 0
-    nearness = torch.where(seen, 1.0 / torch.where(seen, depth, 1.0), 0.0)
-    if not bool(seen.any()):
-        return torch.zeros(3, *depth.shape[-2:])
-    low, high = np.quantile(nearness[seen].cpu().numpy(), [0.02, 0.98]).tolist()
-    level = ((nearness - low) / max(high - low, 1e-12)).clamp(0.0, 1.0)
-    # The square root keeps what is far from drowning in one dark tone.
-    grey = (level.sqrt()[0] * 255.0).round().to(torch.uint8).cpu().numpy()
-    colours = cv2.applyColorMap(grey, cv2.COLORMAP_INFERNO)  # [H, W, 3], blue first
-    return torch.from_numpy(colours).flip(-1).permute(2, 0, 1).float() / 255.0 * seen.cpu()
 
 
 def mask_picture(frame: Tensor, mask: Tensor, colour: tuple[float, float, float] = (1.0, 0.1, 0.3)) -> Tensor:

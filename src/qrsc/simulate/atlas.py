@@ -55,6 +55,8 @@ class Atlas:
         Returns:
             `[M, C]`, in the dtype of the texels.
         """
+        if texture.numel() == 0:
+            return self.texels.new_zeros((0, self.texels.shape[1]))
         level = self._level(texture, gradients)
         fine = level.floor()
         blend = level - fine

@@ -61,6 +61,6 @@ def _rounded_blocks(planes: Tensor, quality: Tensor, *, coarse: float, slope: fl
 def _cosines(like: Tensor) -> Tensor:
     """The orthonormal cosine transform of 8 values: `[8, 8]`."""
     number = torch.arange(BLOCK, dtype=torch.float64)
-    matrix = torch.cos(torch.pi / BLOCK * (number + 0.5) * number[:, None]) * (2.0 / BLOCK) ** 0.5
+    matrix = torch.cos(torch.pi / BLOCK * (number + 0.5) * number[:, None]).mul((2.0 / BLOCK) ** 0.5)
     matrix[0] *= 0.5**0.5
     return matrix.to(like)

@@ -148,7 +148,7 @@ def texture_library(
 
 
 def _smoothed(colours: list[Tensor], generator: torch.Generator) -> list[Tensor]:
-    return [textures.band_limited(256, 256, generator) for _ in colours]
+    return [textures.band_limited(256, 256, generator, waves=8, shortest=100.0) for _ in colours]
 
 
 def _paint(generator: torch.Generator) -> Colour:

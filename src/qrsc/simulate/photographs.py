@@ -72,5 +72,6 @@ def _recoloured(texture: Tensor, generator: torch.Generator) -> Tensor:
     mix = torch.eye(3) + 0.12 * torch.randn(3, 3, generator=generator)
     mix = mix / mix.sum(1, keepdim=True).clamp_min(0.3)
     contrast, level = torch.rand(2, generator=generator).tolist()
-    changed: Tensor = (mix @ texture.flatten(1)).reshape(texture.shape)
-    return ((changed - 0.5) * (0.75 + 0.45 * contrast) + 0.42 + 0.16 * level).clamp(0.0, 1.0)
+    changed = torch.matmul(mix, texture.flatten(1)).reshape(texture.shape)
+    changed = (changed - 0.5).mul(0.75 + 0.45 * contrast).add(0.42 + 0.16 * level)
+    return changed.clamp(0.0, 1.0)

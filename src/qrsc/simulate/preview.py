@@ -1,36 +1,9 @@
-"""A contact sheet: what a few scenes look like, and their truth in colours."""
+"""Flow and depth in colours, for people to look at."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-
-from qrsc.simulate.render import render_gs, render_rs
-from qrsc.simulate.surfaces import Scene
-from qrsc.simulate.truth import rs_flow, rs_kinematics
-from qrsc.timing import Readout
-
-
-def contact_sheet(scene: Scene, readout: Readout, frame: int) -> Tensor:
-    """One row for each scene: rolling shutter, global shutter at the middle row, flow, occlusion, depth.
-
-    Args:
-        scene: a batch.
-        readout: how its frames are read.
-        frame: the frame to show, with the flow to the next one.
-
-    Returns:
-        `[3, B H, 5 W]`, RGB in 0 to 1.
-    """
-    flow, visible = rs_flow(scene, readout, frame, frame + 1)
-    depth = rs_kinematics(scene, readout, frame).depth
-    rolling = render_rs(scene, readout, frame)
-    still = render_gs(scene, frame + readout.instant("middle"))
-    hidden = torch.where(
-        visible, rolling.mean(1, keepdim=True), torch.tensor([0.9, 0.2, 0.1]).to(rolling).reshape(3, 1, 1)
-    )
-    cells = torch.cat([rolling, still, flow_colours(flow), hidden, depth_colours(depth)], dim=3)  # [B, 3, H, 5 W]
-    return torch.cat(list(cells), dim=1)
 
 
 def flow_colours(flow: Tensor, fastest: float | None = None) -> Tensor:
@@ -52,13 +25,13 @@ def flow_colours(flow: Tensor, fastest: float | None = None) -> Tensor:
     strength = (length / full).clamp(0.0, 1.0)
     angle = torch.atan2(flow[:, 1:], flow[:, :1])
     phases = torch.tensor([0.0, 2.0, 4.0]).to(flow).reshape(3, 1, 1) * (torch.pi / 3.0)
-    return 1.0 - strength * (0.5 - 0.5 * torch.cos(angle - phases))
+    hue = 0.5 - 0.5 * torch.cos(angle - phases)
+    return torch.addcmul(torch.ones_like(hue), strength, hue, value=-1.0)
 
 
 def depth_colours(depth: Tensor) -> Tensor:
     """Depth `[B, 1, H, W]` as colours: near is warm and light, far is dark and blue; `[B, 3, H, W]`."""
     near = torch.where(depth > 0, 1.0 / depth.clamp_min(1e-6), 0.0)
     share = (near / near.amax((2, 3), keepdim=True).clamp_min(1e-9)).sqrt()
-    return torch.cat([share, share**1.7 * 0.85, 0.25 + 0.5 * share * (1.0 - share) + 0.2 * share**4], dim=1).clamp(
-        0.0, 1.0
-    )
+    blue = 0.25 + 0.5 * share * (1.0 - share) + 0.2 * share**4
+    return torch.cat([share, 0.85 * share**1.7, blue], dim=1).clamp(0.0, 1.0)

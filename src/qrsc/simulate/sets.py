@@ -38,11 +38,11 @@ LAST_RESERVED_SEED = 2**32 - 1
 _SEEDS_PER_SET = 2**20
 _SEEDS_PER_SCENE = 2**10
 
-# Small pictures are enough to tell how much is hidden or how the motion changes.
+# Small pictures are enough to tell how much is hidden and how the motion changes.
 _LOOK = (45, 60)
-# Steps of two additive recurrences whose values spread evenly over 0 to 1 wherever one stops (1/p and 1/p^2 of the
-# plastic number p), so that the first few scenes already cover all speeds and gammas.
-_SPEED_STEP, _GAMMA_STEP = 0.7548776662, 0.5698402910
+# Scene i has the (7 i + 10)th of 20 gammas and the (13 i + 9)th of 20 speeds, from the lowest: all of them once, and
+# already the first few scenes cover the range.
+_GAMMA_ORDER, _SPEED_ORDER = (7, 10), (13, 9)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class FixedSet:
         styles: ways to move, taken in turn.
         speeds: from and to which typical image speed, in per cent of the width per frame.
         hidden: least part of the pixels inside the frame that the next frame hides or uncovers elsewhere.
-        acceleration: least change of the image speed per frame, as a part of that speed.
+        acceleration: least lasting change of the image's velocity per frame, as a part of its speed.
     """
 
     about: str
@@ -68,12 +68,12 @@ FIXED_SETS: dict[str, FixedSet] = {
     "sim-easy": FixedSet("slow, smooth motion", ("panning", "walking", "roll", "zoom"), (0.3, 1.5)),
     "sim-shake": FixedSet("a camera held in the hand, 2 to 30 Hz", ("hand shake",), (1.0, 6.0)),
     "sim-drive": FixedSet("a camera on a car", ("driving",), (1.0, 8.0)),
-    "sim-occlusion": FixedSet("near things that hide others", ("driving", "walking", "drone"), (2.0, 8.0), hidden=0.04),
+    "sim-occlusion": FixedSet("near things that hide others", ("driving", "walking"), (2.0, 8.0), hidden=0.03),
     "sim-nonlinear": FixedSet(
         "motion that speeds up, slows down and turns",
         ("walking", "roll", "panning", "zoom"),
-        (2.0, 8.0),
-        acceleration=0.25,
+        (3.0, 10.0),
+        acceleration=0.35,
     ),
 }
 
@@ -111,7 +111,7 @@ def set_textures() -> TextureLibrary:
 
 def set_readout(scene: int) -> Readout:
     """How the camera of a scene reads: gammas are spread evenly over the set."""
-    return Readout(GAMMAS[0] + (GAMMAS[1] - GAMMAS[0]) * ((0.5 + scene * _GAMMA_STEP) % 1.0))
+    return Readout(GAMMAS[0] + (GAMMAS[1] - GAMMAS[0]) * _rank(scene, _GAMMA_ORDER))
 
 
 def set_world(
@@ -130,9 +130,8 @@ def set_world(
         raise ValueError(f"{name} has scenes 0 to {SCENES - 1}, got {scene}.")
     textures = set_textures() if textures is None else textures
     readout = set_readout(scene)
-    share = (0.5 + scene * _SPEED_STEP) % 1.0
     low, high = fixed.speeds
-    speed = 0.01 * size[1] * low * (high / low) ** share
+    speed = 0.01 * size[1] * low * (high / low) ** _rank(scene, _SPEED_ORDER)
     style = fixed.styles[scene % len(fixed.styles)]
     for attempt in range(_SEEDS_PER_SCENE):
         generator = torch.Generator().manual_seed(reserved_seed(name, scene, attempt))
@@ -209,7 +208,7 @@ def _fits(fixed: FixedSet, world: World, readout: Readout) -> bool:
     middle = FRAMES // 2
     if fixed.hidden > 0.0 and hidden_part(scene, readout, middle) < fixed.hidden:
         return False
-    return fixed.acceleration == 0.0 or relative_acceleration(scene, middle + 0.5) >= fixed.acceleration
+    return fixed.acceleration == 0.0 or lasting_acceleration(scene) >= fixed.acceleration
 
 
 def small_look(scene: Scene) -> Scene:
@@ -230,10 +229,20 @@ def hidden_part(scene: Scene, readout: Readout, frame: int) -> float:
     return float((inside & ~visible[:, 0]).float().mean())
 
 
-def relative_acceleration(scene: Scene, time: float) -> float:
-    """Root mean square acceleration over root mean square velocity of the image at a time, per frame interval."""
-    motion = gs_kinematics(scene, time)
-    return float((motion.acceleration.square().mean() / motion.velocity.square().mean().clamp_min(1e-12)).sqrt())
+def lasting_acceleration(scene: Scene) -> float:
+    """Root mean square of the mean acceleration over the clip, over that of the velocity, per frame interval.
+
+    A shake whose acceleration turns round from frame to frame has hardly any.
+    """
+    motions = [gs_kinematics(scene, share * FRAMES) for share in (0.25, 0.5, 0.75)]
+    acceleration = torch.stack([motion.acceleration for motion in motions]).mean(0)
+    velocity = torch.stack([motion.velocity for motion in motions])
+    return float((acceleration.square().mean() / velocity.square().mean().clamp_min(1e-12)).sqrt())
+
+
+def _rank(scene: int, order: tuple[int, int]) -> float:
+    """A different one of `SCENES` values from 0 to 1 for each scene."""
+    return (order[0] * scene + order[1]) % SCENES / (SCENES - 1)
 
 
 def _known(name: str) -> str:

@@ -316,6 +316,7 @@ def person(height: int, width: int, generator: torch.Generator) -> tuple[Tensor,
     y = torch.linspace(0.0, 1.0, height)[:, None].expand(height, width)
     x = (torch.linspace(-0.5, 0.5, width)[None] * width / height).expand(height, width)
     shirt, trousers, hair, skin = torch.rand(4, 3, generator=generator)
+    shirt, trousers = 0.4 * shirt + 0.6 * shirt.mean(), 0.25 * trousers + 0.75 * trousers.mean()
     stride = 0.05 + 0.09 * float(torch.rand(1, generator=generator))
 
     def limb(start: tuple[float, float], end: tuple[float, float], thick: float) -> Tensor:

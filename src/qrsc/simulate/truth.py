@@ -192,6 +192,8 @@ def _hidden(scene: Scene, surface: Tensor, place: Tensor, inverse_depth: Tensor,
         ahead = depth_within(scene, other, matrices, place[0], place[1]) > inverse_depth
         nearer[other] = ahead & (surface != other)
     picks = Picks.where(nearer & _has_mask(scene))
+    if picks.pixel.numel() == 0:
+        return nearer.any(dim=0)
     chosen = index[picks.pixel] + (picks.surface * table.shape[1])[:, None]
     mixed = F.embedding_bag(chosen, table.flatten(0, 1), per_sample_weights=weight[picks.pixel], mode="sum")
     hits = cast(mixed.reshape(-1, 3, 3), place[0].flatten()[picks.pixel], place[1].flatten()[picks.pixel])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -203,17 +202,3 @@ def _turned(planes: Planes, turn: Tensor, spin: Tensor) -> tuple[Tensor, Tensor]
         axes.append(torch.stack([x * turn.cos() + z * turn.sin(), y, z * turn.cos() - x * turn.sin()], dim=-1))
     cosine, sine = spin.cos()[..., None], spin.sin()[..., None]
     return cosine * axes[0] + sine * axes[1], cosine * axes[1] - sine * axes[0]
-
-
-def quarter_turned(world: World) -> World:
-    """The same worlds seen by a camera turned by a quarter counter-clockwise, as `torch.rot90` turns a picture."""
-    height, width = world.scene.size
-    turn = torch.tensor([[0.0, 1.0, 0.0], [-1.0, 0.0, width - 1.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
-    coefficients = turn.to(world.scene.device) @ world.scene.curve.coefficients
-    curve = replace(world.scene.curve, coefficients=coefficients)
-    path = world.camera.path
-    polynomial = path.polynomial.clone()
-    polynomial[:, 2, 0] += math.pi / 2
-    centre = torch.stack([world.camera.centre[:, 1], width - 1.0 - world.camera.centre[:, 0]], dim=-1)
-    camera = Camera(replace(path, polynomial=polynomial), centre)
-    return replace(world, scene=replace(world.scene, size=(width, height), curve=curve), camera=camera)

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qrsc.data.layouts import LayoutName, Split, frame_path, get_layout, index_sequences, write_clip_file
+from qrsc.data.layouts import Layout, LayoutName, Split, frame_path, get_layout, index_sequences, write_clip_file
 from qrsc.media.atomic import atomic_folder
 from qrsc.media.frames import list_frames, read_frame, write_frame
 from qrsc.media.video import write_video
@@ -117,16 +117,8 @@ def write_sequence(
     """
     layout = get_layout(layout_name)
     require_layout_readout(layout_name, readout)
-    count = 0
-    with _replacing(folder, layout_name, force) as work, TruthWriter(work / TRUTH_FILE, precision) as truth:
-        for frame in frames:
-            for kind in layout.names:
-                if kind in frame.pictures:
-                    path = frame_path(layout, work, kind, frame.number, suffix)
-                    path.parent.mkdir(exist_ok=True)
-                    write_frame(path, _as_picture(frame.pictures[kind]))
-            truth.add(frame.number, frame.truth)
-            count += 1
+    with _replacing(folder, layout_name, force) as work:
+        count = _write_frames(work, layout, frames, precision, suffix)
         if count == 0:
             raise ValueError(f"there are no frames for {folder}: a sequence needs at least one.")
         if layout.readout is None:
@@ -134,7 +126,7 @@ def write_sequence(
         if layout.marker is not None:
             (work / layout.marker).write_text(f"simulated, gamma {readout.gamma:g}, {count} frames\n", encoding="utf-8")
         if notes is not None:
-            _write_notes(work, notes, (work / TRUTH_FILE).exists())
+            _write_notes(work, notes)
     return count
 
 
@@ -194,6 +186,23 @@ def require_layout_readout(layout_name: LayoutName, readout: Readout) -> None:
         )
 
 
+def _write_frames(
+    folder: Path, layout: Layout, frames: Iterable[ClipFrame], precision: torch.dtype, suffix: str
+) -> int:
+    """Pictures and truth of all frames; returns how many there were."""
+    count = 0
+    with TruthWriter(folder / TRUTH_FILE, precision) as truth:
+        for frame in frames:
+            for kind in layout.names:
+                if kind in frame.pictures:
+                    path = frame_path(layout, folder, kind, frame.number, suffix)
+                    path.parent.mkdir(exist_ok=True)
+                    write_frame(path, _as_picture(frame.pictures[kind]))
+            truth.add(frame.number, frame.truth)
+            count += 1
+    return count
+
+
 def _without_masks(frames: Iterable[ClipFrame]) -> Iterator[ClipFrame]:
     for frame in frames:
         pictures = {kind: picture for kind, picture in frame.pictures.items() if not kind.endswith("_mask")}
@@ -205,13 +214,13 @@ def _as_picture(value: Tensor) -> Tensor:
     return value.float().expand(3, -1, -1) if value.dtype == torch.bool else value
 
 
-def _write_notes(folder: Path, notes: Mapping[str, object], with_truth: bool) -> None:
-    arrays = {name: text for group in TRUTH_NAMES.values() for name, text in group.items()}
+def _write_notes(folder: Path, notes: Mapping[str, object]) -> None:
     content = dict(notes)
-    if with_truth:
+    if (folder / TRUTH_FILE).exists():
         with np.load(folder / TRUTH_FILE) as stored:
             names = {entry.split("/")[0] for entry in stored}
-        content["arrays"] = {name: text for name, text in arrays.items() if name in names}
+        known = {name: text for group in TRUTH_NAMES.values() for name, text in group.items()}
+        content["arrays"] = {name: text for name, text in known.items() if name in names}
     (folder / NOTES_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,0 +1,147 @@
+"""ACC: the frames of BS-RSC's test set whose motion is not uniform, chosen by a rule and kept as a list.
+
+The rule: a frame is in if it has both neighbours and a truth, and the mean length of the acceleration that the
+quadratic solver finds in it (OpenCV's DIS flow, medium; no regularisation), over the pixels whose two flows lead back
+to where they came from, is at least `THRESHOLD`.
+
+The threshold: with gamma = 0.425 the first row lies t = 0.21 frame intervals from the middle row's instant, and a
+linear model from one neighbour is wrong there by a t (1 + t) / 2 = 0.13 a. At 4 pixels per frame squared that is half
+a pixel, which is where the order of the model starts to be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from qrsc.data.layouts import FrameFiles, SequenceFiles
+from qrsc.flow import FlowEstimator, FlowPair, load_flow
+from qrsc.media.atomic import atomic_file
+from qrsc.media.frames import read_frame
+from qrsc.motion import consistency_confidence, solve_trajectory
+from qrsc.timing import Readout
+
+VERSION = 1  # of the rule; a list says which one it was made by
+THRESHOLD = 4.0  # pixels per frame squared
+TRUSTED = 0.5  # least confidence of both flows of a pixel that counts
+FLOW = "dis"
+
+_LINE = re.compile(r"(?P<scene>\S.*)/(?P<frame>\d+)")
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """What was measured of one frame: `sequence`, `number`, and the mean |acceleration| in pixels per frame squared."""
+
+    sequence: str
+    number: int
+    mean: float
+
+
+@torch.no_grad()
+def mean_acceleration(before: FlowPair, after: FlowPair, readout: Readout) -> float:
+    """Mean |acceleration| of a frame's trusted pixels, in pixels per frame squared.
+
+    Args:
+        before: flows `[1, 2, H, W]` between the previous frame and this one.
+        after: flows between this frame and the next one.
+        readout: how the frames were read.
+
+    Returns:
+        NaN if no pixel can be trusted.
+    """
+    flow_prev, flow_next = before.backward, after.forward
+    trajectory = solve_trajectory(flow_prev, flow_next, readout)
+    if trajectory.acceleration is None:
+        raise ValueError("an acceleration needs the flows to both neighbours.")
+    trusted = trajectory.valid
+    trusted = trusted & (consistency_confidence(flow_prev, before.forward) > TRUSTED)
+    trusted = trusted & (consistency_confidence(flow_next, after.backward) > TRUSTED)
+    lengths = trajectory.acceleration.norm(dim=1, keepdim=True)
+    return float(lengths[trusted].mean())
+
+
+def measure_accelerations(
+    sequences: Sequence[SequenceFiles],
+    *,
+    flow: FlowEstimator | None = None,
+    advance: Callable[[str], None] = lambda step: None,
+) -> Iterator[Acceleration]:
+    """The mean |acceleration| of every frame that has both neighbours and a truth at the middle row.
+
+    `advance` is called once for each frame of the sequences.
+    """
+    estimate = load_flow(FLOW) if flow is None else flow
+    for sequence in sequences:
+        pairs: dict[int, FlowPair] = {}  # by the number of the pair's second frame
+        previous: FrameFiles | None = None
+        frame: Tensor | None = None
+        for files in sequence.frames:
+            before, frame = frame, read_frame(files.files["rolling"]).frame.unsqueeze(0)
+            if previous is not None and before is not None and files.number == previous.number + 1:
+                pairs[files.number] = estimate(before, frame)
+                before_it = pairs.pop(previous.number, None)
+                if before_it is not None and "middle" in previous.files:
+                    mean = mean_acceleration(before_it, pairs[files.number], sequence.readout)
+                    yield Acceleration(sequence.name, previous.number, mean)
+            previous = files
+            advance(sequence.name)
+
+
+def write_list(path: Path, accelerations: Sequence[Acceleration], gamma: float) -> int:
+    """Write the names of the frames that the rule takes, `scene/number`; returns how many there are."""
+    chosen = [each for each in accelerations if each.mean >= THRESHOLD]
+    lines = [
+        f"# ACC, rule {VERSION}: mean |acceleration| >= {THRESHOLD:g} px/frame^2",
+        f"# quadratic solver, {FLOW} flow, gamma {gamma:g}, pixels with both confidences over {TRUSTED:g}",
+        f"# {len(chosen)} of {len(accelerations)} frames that have both neighbours and a truth",
+        *(f"{each.sequence}/{each.number:05d}" for each in chosen),
+    ]
+    with atomic_file(path) as work:
+        work.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return len(chosen)
+
+
+def read_list(path: Path) -> set[tuple[str, int]]:
+    """The frames of a list as (scene, number)."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no list {path}; make one with: qrsc data acc ROOT --write {path.name}")
+    chosen = set()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        match = _LINE.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"line {number} of {path} is {line!r}; scene/frame, such as test/scene_a/00012, was expected."
+            )
+        chosen.add((match["scene"], int(match["frame"])))
+    return chosen
+
+
+def keep_listed(sequences: Sequence[SequenceFiles], chosen: set[tuple[str, int]], source: Path) -> list[SequenceFiles]:
+    """The sequences of which a list names frames; frames that it does not name lose their truth and stay neighbours.
+
+    A scene of the list is matched by its last folder too, so that a list made for a whole data set serves its test
+    folder alone.
+    """
+    wanted = {(scene.rpartition("/")[2], number) for scene, number in chosen}
+    kept = []
+    for sequence in sequences:
+        scene = sequence.name.rpartition("/")[2]
+        frames = tuple(
+            files if (scene, files.number) in wanted else replace(files, files={"rolling": files.files["rolling"]})
+            for files in sequence.frames
+        )
+        if any(len(files.files) > 1 for files in frames):
+            kept.append(replace(sequence, frames=frames))
+    if not kept:
+        there = ", ".join(sequence.name for sequence in sequences[:5])
+        raise ValueError(f"{source} names no frame that is here with its truth; the sequences here are {there}.")
+    return kept

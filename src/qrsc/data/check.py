@@ -1,0 +1,118 @@
+"""What is there of a data set, and what is wrong with it."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qrsc.data.layouts import Kind, SequenceFiles
+from qrsc.media.errors import MediaError
+from qrsc.media.frames import read_frame
+
+_PNG_START = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class SequenceReport:
+    """What is there of one sequence.
+
+    Attributes:
+        name: of the sequence.
+        gamma: readout ratio.
+        frames: how many rolling-shutter frames there are.
+        kinds: how many files there are of each other kind.
+        gaps: numbers that are missing between the first frame and the last.
+        sizes: `WIDTHxHEIGHT` of all files; more than one is a problem.
+        problems: in words; empty if all is well.
+    """
+
+    name: str
+    gamma: float
+    frames: int
+    kinds: dict[Kind, int]
+    gaps: tuple[int, ...]
+    sizes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def check_sequence(
+    sequence: SequenceFiles, *, thorough: bool = False, advance: Callable[[], None] = lambda: None
+) -> SequenceReport:
+    """Look at every file of a sequence.
+
+    Args:
+        sequence: from an index.
+        thorough: decode every file, and not only the head of PNG files.
+        advance: called once for each frame.
+    """
+    kinds: Counter[Kind] = Counter()
+    sizes: Counter[str] = Counter()
+    problems = []
+    for frame in sequence.frames:
+        for kind, path in frame.files.items():
+            if kind != "rolling":
+                kinds[kind] += 1
+            try:
+                sizes[_size(path, thorough)] += 1
+            except (MediaError, OSError) as error:
+                problems.append(str(error))
+        advance()
+    if len(sizes) > 1:
+        problems.append("more than one size: " + ", ".join(f"{count} of {size}" for size, count in sizes.items()))
+    if not kinds:
+        problems.append("no truth beside any frame")
+    return SequenceReport(
+        sequence.name,
+        sequence.readout.gamma,
+        len(sequence.frames),
+        dict(kinds),
+        sequence.gaps,
+        tuple(sizes),
+        tuple(problems),
+    )
+
+
+def report_lines(reports: Sequence[SequenceReport]) -> list[str]:
+    """A line for each sequence, its problems below it, and a line that sums up."""
+    width = max(len(report.name) for report in reports)
+    lines = []
+    for report in reports:
+        kinds = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in report.kinds.items()) or "no truth"
+        gaps = f", missing {_shortened(report.gaps)}" if report.gaps else ""
+        lines.append(
+            f"{report.name:{width}s}  {report.frames:3d} frames, {kinds}; {' and '.join(report.sizes) or 'no size'}, "
+            f"gamma {report.gamma:g}{gaps}"
+        )
+        lines += [f"{'':{width}s}  ! {problem}" for problem in report.problems]
+    frames = sum(report.frames for report in reports)
+    gaps_in_all = sum(len(report.gaps) for report in reports)
+    sizes = sorted({size for report in reports for size in report.sizes})
+    wrong = sum(bool(report.problems) for report in reports)
+    lines.append(
+        f"{_amount(len(reports), 'sequence')}, {_amount(frames, 'frame')}, {gaps_in_all} missing, "
+        f"{' and '.join(sizes)}; " + (f"{_amount(wrong, 'sequence')} with problems" if wrong else "no problems")
+    )
+    return lines
+
+
+def _size(path: Path, thorough: bool) -> str:
+    if not thorough and path.suffix.lower() == ".png":
+        with path.open("rb") as file:
+            head = file.read(24)
+        if len(head) < 24 or not head.startswith(_PNG_START):
+            raise MediaError(f"{path} is no PNG file, or only its start.")
+        width, height = struct.unpack(">II", head[16:24])
+    else:
+        height, width = read_frame(path).frame.shape[-2:]
+    return f"{width}x{height}"
+
+
+def _shortened(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
+
+
+def _amount(count: int, thing: str) -> str:
+    return f"{count} {thing}{'s' * (count != 1)}"

@@ -1,0 +1,119 @@
+"""Flows that several methods share: each is computed once, or read from disk, however many ask for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qrsc.data.dataset import LoadedFrame
+from qrsc.flow import FlowEstimator, FlowPair, load_flow
+from qrsc.media.atomic import atomic_file
+
+TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence brings along
+
+# From two consecutive frames to the flows between them, [1, 2, H, W] each.
+PairFlow = Callable[[LoadedFrame, LoadedFrame], FlowPair]
+
+
+@dataclass
+class SharedFlow:
+    """A flow estimator for methods that go through the same frames side by side.
+
+    Frames are announced before a method sees them and taken back when all methods are done with them. Between the two
+    they are known by where they lie in memory; the flows of frames that are not known (a method may have changed them)
+    are computed anew and not kept.
+
+    Attributes:
+        estimator: for frames that are not known.
+        compute: for frames that are; the estimator on their pixels unless there is something better.
+        folder: where flows are kept from run to run, named by the files they belong to; None keeps none.
+    """
+
+    estimator: FlowEstimator
+    compute: PairFlow | None = None
+    folder: Path | None = None
+    _frames: dict[int, LoadedFrame] = field(default_factory=dict)  # by address
+    _pairs: dict[tuple[int, int], FlowPair] = field(default_factory=dict)
+
+    def announce(self, frame: LoadedFrame) -> None:
+        """Make a frame known; it is held until it is taken back, so that its address stays its own."""
+        self._frames[frame.rolling.data_ptr()] = frame
+
+    def take_back(self, frame: LoadedFrame) -> None:
+        """Forget a frame and the flows from it to the next one."""
+        address = frame.rolling.data_ptr()
+        self._frames.pop(address, None)
+        for pair in [pair for pair in self._pairs if pair[0] == address]:
+            del self._pairs[pair]
+
+    def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
+        """Flows of a pair of frames `[1, 3, H, W]`."""
+        pair = first.data_ptr(), second.data_ptr()
+        if pair in self._pairs:
+            return self._pairs[pair]
+        known = [self._frames.get(address) for address in pair]
+        if known[0] is None or known[1] is None or len(first) != 1:
+            return self.estimator(first, second)
+        self._pairs[pair] = self._stored(known[0], known[1])
+        return self._pairs[pair]
+
+    def _stored(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
+        if self.folder is None:
+            return self._computed(first, second)
+        path = self.folder / f"{_signature(first)}-{_signature(second)}.npy"
+        if path.is_file():
+            both = torch.from_numpy(np.load(path)).to(first.rolling)  # [2, 2, H, W]
+            return FlowPair(both[:1], both[1:])
+        flows = self._computed(first, second)
+        with atomic_file(path) as work:
+            np.save(work, torch.cat(flows).float().cpu().numpy())
+        return flows
+
+    def _computed(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
+        if self.compute is not None:
+            return self.compute(first, second)
+        return self.estimator(first.rolling.unsqueeze(0), second.rolling.unsqueeze(0))
+
+
+def shared_flow(name: str, folder: Path | None = None) -> SharedFlow:
+    """A shared flow by name: one of `qrsc.flow.FLOWS`, or `truth` for simulated sequences that were written with it."""
+    if name == TRUTH_FLOW:
+        return SharedFlow(_no_estimate, true_flow)
+    return SharedFlow(load_flow(name), folder=None if folder is None else folder / name)
+
+
+def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
+    """The exact flows between two frames of a simulated sequence."""
+    from qrsc.simulate.writers import TRUTH_FILE, read_truth
+
+    folder = first.files.files["rolling"].parents[1]  # SEQUENCE/RS/00000.png
+    if not (folder / TRUTH_FILE).is_file():
+        raise FileNotFoundError(
+            f"there are no exact flows for {folder}: {TRUTH_FILE} is missing there. Write the clips with qrsc simulate "
+            "--truth, or choose another --flow."
+        )
+    flows = [
+        read_truth(folder, "flow_next", first.files.number),
+        read_truth(folder, "flow_prev", second.files.number),
+    ]
+    return FlowPair(*(flow.to(first.rolling).unsqueeze(0) for flow in flows))
+
+
+def _no_estimate(first: Tensor, second: Tensor, /) -> FlowPair:
+    raise ValueError(
+        "exact flows are known between the frames of a simulated sequence only, not between other pictures."
+    )
+
+
+def _signature(frame: LoadedFrame) -> str:
+    """A name that changes when the file does."""
+    path = frame.files.files["rolling"]
+    status = path.stat()
+    told = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+    return f"{frame.files.number:05d}_{hashlib.sha256(told.encode()).hexdigest()[:12]}"

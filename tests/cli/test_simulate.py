@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from qrsc.cli import app as commands
+from qrsc.cli.app import app
+from qrsc.data.layouts import LAYOUTS, LayoutName, get_layout, index_sequences
+from qrsc.media.frames import read_frame, write_frame
+from qrsc.simulate.from_video import MIXINGS
+from qrsc.simulate.sets import FIXED_SETS
+from qrsc.simulate.styles import MIXED, STYLES
+from qrsc.simulate.writers import OUTPUT_LAYOUTS
+
+SMALL = ["--frames", "2", "--size", "48x32", "--device", "cpu"]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["simulate", *arguments])
+    return result.exit_code, result.output
+
+
+def test_options_are_those_of_the_library() -> None:
+    """The command line names its choices without importing the rooms that know them."""
+    assert get_args(commands.LayoutOption) == OUTPUT_LAYOUTS
+    assert set(get_args(commands.StyleOption)) == {MIXED, *STYLES}
+    assert get_args(commands.SetOption) == tuple(FIXED_SETS)
+    assert get_args(commands.MixingOption) == MIXINGS
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_miniature_data_sets(tmp_path: Path, layout: LayoutName) -> None:
+    code, output = run(str(tmp_path / "set"), "--layout", layout, "--scenes", "2", *SMALL)
+    assert (code, output) == (0, f"2 scenes of 2 frames in {tmp_path / 'set'}\n")
+    sequences = index_sequences(tmp_path / "set", layout)
+    assert [len(sequence.frames) for sequence in sequences] == [2, 2]
+    assert read_frame(sequences[0].frames[0].files["rolling"]).frame.shape == (3, 32, 48)
+    public = get_layout(layout).readout is not None
+    for sequence in sequences:
+        assert (sequence.folder / "truth.npz").is_file() != public
+        assert (sequence.folder / "truth.json").is_file() != public
+
+
+def test_seed_and_style_decide(tmp_path: Path) -> None:
+    def rendered(name: str, *options: str) -> torch.Tensor:
+        assert run(str(tmp_path / name), "--scenes", "1", "--no-truth", "--layout", "plain", *options, *SMALL)[0] == 0
+        [sequence] = index_sequences(tmp_path / name, "plain")
+        assert not (sequence.folder / "truth.npz").exists()
+        return torch.stack([read_frame(frame.files["rolling"]).frame for frame in sequence.frames])
+
+    first = rendered("a", "--seed", "4")
+    assert torch.equal(first, rendered("b", "--seed", "4"))
+    assert not torch.equal(first, rendered("c", "--seed", "5"))
+
+
+def test_force_is_needed_to_overwrite(tmp_path: Path) -> None:
+    arguments = [str(tmp_path), "--scenes", "1", "--no-truth", "--quiet", *SMALL]
+    assert run(*arguments) == (0, "")
+    code, output = run(*arguments)
+    assert code == 2
+    assert output.startswith("error: the folder")
+    assert output.count("\n") == 1
+    assert "--force" in output
+    assert run(*arguments, "--force")[0] == 0
+
+
+def test_photographs_and_preview(tmp_path: Path) -> None:
+    photographs = tmp_path / "photographs"
+    photographs.mkdir()
+    write_frame(photographs / "one.png", torch.rand(3, 20, 30))
+    sheet = tmp_path / "sheet.png"
+    code, output = run("--preview", str(sheet), "--scenes", "2", "--textures", str(photographs), *SMALL)
+    assert (code, output) == (0, f"wrote {sheet}\n")
+    assert read_frame(sheet).frame.shape == (3, 2 * 32 + 4, 5 * 48 + 16)
+    assert run("--preview", str(sheet), *SMALL)[0] == 2
+
+
+def test_from_footage(tmp_path: Path) -> None:
+    footage = tmp_path / "footage"
+    footage.mkdir()
+    picture = torch.nn.functional.interpolate(torch.rand(1, 3, 9, 24), size=(72, 192), mode="bicubic")[0].clamp(0, 1)
+    for number in range(17):
+        write_frame(footage / f"{number}.png", picture[:, :, 3 * number : 3 * number + 96])
+    arguments = ["--from-video", str(footage), "--rate", "240", "--fps", "30", "--gamma", "0.5"]
+    code, output = run(str(tmp_path / "clip"), *arguments)
+    assert code == 2
+    assert "moves by 3" in output
+    assert not (tmp_path / "clip").exists()
+    code, output = run(str(tmp_path / "clip"), *arguments, "--step", "4", "--layout", "plain")
+    assert (code, output) == (0, f"2 rolling-shutter frames from {footage} in {tmp_path / 'clip'}\n")
+    [sequence] = index_sequences(tmp_path / "clip", "plain")
+    assert sequence.readout.gamma == 0.5
+    assert set(sequence.frames[0].files) == {"rolling", "middle"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a folder for the clips"),
+        (["out", "--set", "sim-easy", "--seed", "3"], "--seed and OUT cannot go with --set"),
+        (["out", "--step", "3"], "--step cannot go with a clip of simulated scenes"),
+        (["out", "--from-video", "a", "--rate", "9", "--size", "9x9"], "--size cannot go with --from-video"),
+        (["out", "--from-video", "clip.mp4"], "--rate"),
+        (["out", "--from-video", "clip.mp4", "--rate", "240"], "no file or folder clip.mp4"),
+        (["out", "--seed", "2147483648"], "fixed test sets"),
+        (["out", "--layout", "bsrsc", "--gamma", "0.9"], "BS-RSC is read with gamma"),
+        (["out", "--textures", "nowhere", *SMALL], "no folder nowhere"),
+        (["--preview", "sheet.txt"], "no name for a picture"),
+    ],
+)
+def test_one_line_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = run(*arguments)
+    assert code == 2
+    assert output.startswith("error: ")
+    assert output.count("\n") == 1
+    assert message in output
+    assert list(tmp_path.iterdir()) == []
