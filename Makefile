@@ -48,7 +48,7 @@ imports: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest --cov
+	$(BIN)/python -m pytest --cov -n auto --maxprocesses=4
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -234,6 +234,10 @@ def test_splat(leading: tuple[int, ...]) -> None:
     assert not bool(warp.splat(image, field).valid.all())
     assert_twins(warp.splat, reference.splat, [image, field])
     assert_twins(warp.splat, reference.splat, [image, field, importance])
+    holed = field.clone()
+    holed[..., 0, 1, 1] = float("nan")
+    for fast, slow in zip(warp.splat(image, holed), reference.splat(image, holed), strict=True):
+        assert_close(fast, slow, EXACT, "a pixel that lands nowhere")
     single = warp.splat(image.float(), field.float()).image
     assert_close(single.double(), reference.splat(image, field).image, SINGLE_WARP, "single precision")
 

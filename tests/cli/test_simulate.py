@@ -55,6 +55,7 @@ def test_seed_and_style_decide(tmp_path: Path) -> None:
     first = rendered("a", "--seed", "4")
     assert torch.equal(first, rendered("b", "--seed", "4"))
     assert not torch.equal(first, rendered("c", "--seed", "5"))
+    assert 0.001 < float((first - rendered("d", "--seed", "4", "--sensor")).abs().mean()) < 0.3
 
 
 def test_force_is_needed_to_overwrite(tmp_path: Path) -> None:

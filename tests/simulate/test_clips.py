@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from qrsc.simulate.clips import KINDS, TRUTH_GROUPS, TRUTH_NAMES, ClipFrame, render_clip
+from qrsc.simulate.clips import KINDS, TRUTH_GROUPS, TRUTH_NAMES, ClipFrame, recorded, render_clip
 from qrsc.simulate.library import texture_library
 from qrsc.simulate.render import render_gs, render_rs
+from qrsc.simulate.sensor import apply_sensor, sample_sensor
 from qrsc.simulate.truth import rs_flow
 from qrsc.simulate.worlds import World, sample_scenes
 from qrsc.timing import SCANS, Readout, Scan
@@ -82,6 +83,24 @@ def test_mask_is_where_the_frame_shows_the_truth() -> None:
     truth = frame.pictures["middle"][None]
     # Edges mix two surfaces also inside the mask; but what it leaves out is plainly worse.
     assert psnr(corrected, truth, mask[None]) > psnr(corrected, truth, ~mask[None]) + 6.0
+
+
+def test_the_truth_has_the_colours_of_the_camera_but_not_its_damage(world: World) -> None:
+    frames = list(render_clip(world.scene, Readout(0.0), 2))
+    generator = torch.Generator().manual_seed(1)
+    sensor = sample_sensor(1, 2, generator)
+    for clean, seen in zip(frames, recorded(frames, sensor, generator), strict=True):
+        # With gamma 0 both show the same: what differs is noise, blur and compression.
+        assert torch.equal(clean.pictures["rolling"], clean.pictures["first"])
+        assert torch.equal(seen.pictures["first_mask"], clean.pictures["first_mask"])
+        expected = apply_sensor(
+            clean.pictures["first"][None, None], sensor.without_damage().at_frames([seen.number]), generator
+        )
+        assert torch.equal(seen.pictures["first"], expected[0, 0])
+        damage = float((seen.pictures["rolling"] - seen.pictures["first"]).abs().mean())
+        change = float((seen.pictures["first"] - clean.pictures["first"]).abs().mean())
+        assert 0.001 < damage < 0.1
+        assert change > 0.005
 
 
 def test_refusals(world: World) -> None:

@@ -25,7 +25,7 @@ from qrsc.timing import SCANS, Readout, Scan
 
 from .scenes import SIZE, layered_scene
 
-PER_FRAME = 40  # source frames per frame interval
+PER_FRAME = 20  # source frames per frame interval
 FPS = 25.0
 
 
@@ -48,10 +48,10 @@ def test_rows_come_from_their_times(footage: Tensor, scan: Scan) -> None:
     assert [frame.number for frame in linear] == [frame.number for frame in nearest] == [0, 1]
     for rough, smooth in zip(nearest, linear, strict=True):
         exact = render_rs(layered_scene(), readout, smooth.number)[0]
-        # Measured 46 and 61 dB; the global-shutter frame at the middle row is at 22.
+        # Measured 48 and 60 dB at least; the global-shutter frame at the middle row is at 26 to 30.
         assert decibels(smooth.pictures["rolling"], exact) > 55
-        assert decibels(rough.pictures["rolling"], exact) > 42
-        assert decibels(smooth.pictures["middle"], exact) < 30
+        assert decibels(rough.pictures["rolling"], exact) > 44
+        assert decibels(smooth.pictures["middle"], exact) < 32
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
@@ -83,7 +83,7 @@ def test_gamma_zero_gives_the_source_frames(footage: Tensor) -> None:
 
 def test_too_low_a_rate_is_refused_with_one_that_would_do(footage: Tensor) -> None:
     readout = Readout(0.8)
-    source = open_source(footage[::10], FPS * PER_FRAME / 10)
+    source = open_source(footage[::5], FPS * PER_FRAME / 5)
     steps = measure_steps(source, FPS, readout)
     assert steps.per_readout == pytest.approx(3.2)
     # The disc moves fastest, by 9 to 16 px a frame, the background by 7 and more; a quarter of that for each step.
@@ -130,7 +130,7 @@ def test_refusals(footage: Tensor) -> None:
     source = open_source(footage, 240.0)
     with pytest.raises(ValueError, match="at most that of its source, 240; got 300"):
         rolling_from_video(source, 300.0, Readout(0.5))
-    with pytest.raises(ValueError, match="has 81 frames; the first rolling-shutter frame alone needs 96"):
+    with pytest.raises(ValueError, match="has 41 frames; the first rolling-shutter frame alone needs 96"):
         list(rolling_from_video(source, 2.0, Readout(0.8), largest_step=None))
     with pytest.raises(ValueError, match=r"got a tensor of shape \(3, 96, 128\)"):
         open_source(footage[0], 240.0)

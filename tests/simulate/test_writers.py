@@ -29,11 +29,12 @@ from .scenes import layered_scene
 
 @pytest.fixture(scope="module")
 def clips() -> dict[LayoutName, tuple[Readout, list[ClipFrame]]]:
-    made: dict[LayoutName, tuple[Readout, list[ClipFrame]]] = {}
-    for layout in LAYOUTS:
-        readout = get_layout(layout).readout or Readout(0.6, "bottom-up")
-        made[layout] = (readout, list(render_clip(layered_scene(), readout, 2, truth=["flows", "motion"])))
-    return made
+    readouts = {layout: get_layout(layout).readout or Readout(0.6, "bottom-up") for layout in LAYOUTS}
+    made = {
+        readout: list(render_clip(layered_scene(), readout, 2, truth=["flows", "motion"]))
+        for readout in set(readouts.values())
+    }
+    return {layout: (readout, made[readout]) for layout, readout in readouts.items()}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

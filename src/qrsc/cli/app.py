@@ -24,6 +24,10 @@ LayoutOption = Literal["carla", "fastec", "bsrsc", "plain", "sim", "video"]
 StyleOption = Literal["mixed", "driving", "walking", "panning", "drone", "hand shake", "zoom", "roll"]
 SetOption = Literal["sim-easy", "sim-shake", "sim-drive", "sim-occlusion", "sim-nonlinear"]
 MixingOption = Literal["nearest", "linear"]
+DataLayoutOption = Literal["carla", "fastec", "bsrsc", "acc", "plain", "sim"]
+EvaluateLayoutOption = Literal["carla", "fastec", "bsrsc", "acc", "plain", "sim", "all"]
+TruthOption = Literal["first", "middle", "both"]
+SplitOption = Literal["train", "val", "test"]
 
 app = typer.Typer(
     add_completion=False,
@@ -117,6 +121,9 @@ def simulate(
     style: Annotated[StyleOption, typer.Option(help="How the camera moves.")] = "mixed",
     seed: Annotated[int, typer.Option(help="Another seed, other scenes.")] = 0,
     exposure: Annotated[float, typer.Option(help="Exposure of a row in frame intervals; over 0 gives blur.")] = 0.0,
+    sensor: Annotated[
+        bool, typer.Option("--sensor", help="Noise, lens blur, vignetting, colour cast and compression of a camera.")
+    ] = False,
     textures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Photographs to cover surfaces with, besides painted ones.")
     ] = None,
@@ -174,7 +181,9 @@ def simulate(
             quiet=quiet,
         )
     else:
-        request = Request(parse_size(size), frames or 7, style, seed, textures, exposure, choose_render_device(device))
+        request = Request(
+            parse_size(size), frames or 7, style, seed, textures, exposure, sensor, choose_render_device(device)
+        )
         summary = simulate_scenes(
             output,
             request,
@@ -187,5 +196,113 @@ def simulate(
             force=force,
             quiet=quiet,
         )
+    if not quiet:
+        typer.echo(summary)
+
+
+@app.command()
+@readable_errors
+def evaluate(
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Data set, one of its splits, or one sequence.")],
+    layout: Annotated[
+        EvaluateLayoutOption,
+        typer.Option(help="How it lies on disk; all: ROOT holds Carla-RS/, Fastec-RS/, BS-RSC/, any of them."),
+    ],
+    methods: Annotated[
+        str, typer.Option(metavar="NAMES", help="Methods by name, or module:function; commas between.")
+    ] = "rs,linear,qrs,cubic,multi-qrs",
+    method: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=DIR", help="Score frames that another program made; repeatable.")
+    ] = None,
+    at: Annotated[TruthOption, typer.Option(help="Instant of the truth.")] = "middle",
+    gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
+    scan: Annotated[ScanOption | None, typer.Option(help="Scan direction, with --gamma.")] = None,
+    flow: Annotated[str, typer.Option(help="Optical flow by name; truth: the exact one of simulated sets.")] = "dis",
+    metrics: Annotated[
+        str, typer.Option(metavar="NAMES", help="psnr, ssim, masks, fields, lpips, warping; commas between.")
+    ] = "psnr,ssim,masks,fields",
+    split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
+    list_file: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Frames of the layout acc.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="A table in Markdown.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Also what others published for the set and instant.")
+    ] = False,
+    per_frame: Annotated[Path | None, typer.Option(metavar="FILE", help="Figures of every frame as CSV.")] = None,
+    save_frames: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the corrected frames.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Charts, figures by frame, contact sheet of the worst frames.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the figures of finished sequences, and go on from there.")
+    ] = None,
+    cache_flow: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep flows from run to run.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    device: Annotated[DeviceOption, typer.Option(help="Where tensors live.")] = "auto",
+) -> None:
+    """Score methods on a data set and print a table of figures, the paper's beside ours."""
+    from qrsc.cli.correct import choose_device
+    from qrsc.cli.data import given_readout
+    from qrsc.cli.evaluate import Options, choose_format, evaluate_data
+
+    form = choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv)
+    options = Options(
+        layout=layout,
+        split=split,
+        list_file=list_file,
+        methods=methods,
+        folders=method or [],
+        at=at,
+        readout=given_readout(gamma, scan),
+        flow=flow,
+        metrics=metrics,
+        device=choose_device(device),
+        resume=resume,
+        flow_folder=cache_flow,
+        save_frames=save_frames,
+    )
+    typer.echo(
+        evaluate_data(root, options, form=form, published=published, per_frame=per_frame, plots=plots, quiet=quiet)
+    )
+
+
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at data sets.")
+app.add_typer(data, name="data")
+
+
+@data.command()
+@readable_errors
+def check(
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Data set, one of its splits, or one sequence.")],
+    layout: Annotated[DataLayoutOption, typer.Option(help="How it lies on disk.")],
+    split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
+    list_file: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Frames of the layout acc.")] = None,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Decode every file.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Report sequences, frames, gaps and sizes; fails if something is wrong."""
+    from qrsc.cli.data import check_data
+
+    lines, well = check_data(root, layout, split=split, list_file=list_file, thorough=thorough, quiet=quiet)
+    typer.echo(lines)
+    if not well:
+        raise typer.Exit(1)
+
+
+@data.command()
+@readable_errors
+def acc(
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="BS-RSC, or its test folder.")],
+    write: Annotated[Path, typer.Option(metavar="FILE", help="Where the list goes.")],
+    split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a list that is there.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no summary.")] = False,
+) -> None:
+    """List the frames of BS-RSC whose motion is not uniform, by their measured acceleration."""
+    from qrsc.cli.data import choose_acc
+
+    summary = choose_acc(root, write, split=split, gamma=gamma, overwrite=overwrite, quiet=quiet)
     if not quiet:
         typer.echo(summary)

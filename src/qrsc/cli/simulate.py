@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from qrsc.cli.correct import choose_device
 from qrsc.cli.progress import progress_bar
 from qrsc.data.layouts import Kind, get_layout
 from qrsc.media.frames import SUFFIXES
-from qrsc.simulate.clips import TRUTH_GROUPS, ClipFrame, TruthGroup, render_clip
+from qrsc.simulate.clips import TRUTH_GROUPS, ClipFrame, TruthGroup, recorded, render_clip
 from qrsc.simulate.from_video import Mixing, open_source, rolling_from_video
 from qrsc.simulate.library import TextureLibrary, texture_library
 from qrsc.simulate.photographs import load_photographs, varied
+from qrsc.simulate.sensor import sample_sensor
 from qrsc.simulate.sets import FIXED_SETS, SCENES, prepare_set, require_free_seed, scene_seed, set_textures, set_world
 from qrsc.simulate.sheet import sheet_row, write_sheet
 from qrsc.simulate.worlds import World, sample_scenes
@@ -40,6 +41,7 @@ class Request:
     seed: int
     textures: Path | None
     exposure: float
+    sensor: bool
     device: torch.device
 
 
@@ -56,7 +58,7 @@ def require_one_task(given: set[str]) -> None:
         given: names of the parameters of the command that were given on the command line.
     """
     footage = {"mixing", "step"}
-    random = {"scenes", "size", "style", "seed", "exposure", "textures", "truth", "preview"}
+    random = {"scenes", "size", "style", "seed", "exposure", "sensor", "textures", "truth", "preview"}
     if ("from_video" in given) != ("rate" in given):
         raise ValueError("--from-video and --rate (frames per second of the recording) go together.")
     if "fixed_set" in given:
@@ -125,23 +127,14 @@ def simulate_scenes(
                 rows.append(sheet_row(world, readout, min(PREVIEW_FRAME, request.frames - 1)))
                 progress.update(task, advance=1, description="drawing")
             if output is not None:
-                frames = render_clip(
-                    world.scene,
-                    readout,
-                    request.frames,
-                    kinds=kinds,
-                    truth=groups,
-                    camera=world.camera,
-                    exposure=request.exposure,
-                )
-                notes = _notes(request, world, index)
+                frames = _clip(request, world, readout, index, kinds, groups)
                 _write(
                     output / sequence_folder(layout, index, scenes),
                     layout,
                     _counted(frames, lambda: progress.update(task, advance=1, description="rendering")),
                     readout,
                     fps=fps,
-                    notes=notes,
+                    notes=_notes(request, world, index),
                     force=force,
                 )
     lines = []
@@ -231,6 +224,29 @@ def _world(request: Request, textures: TextureLibrary, index: int) -> World:
     return sample_scenes(1, request.size, request.style, generator, textures=textures, frames=request.frames)
 
 
+def _clip(
+    request: Request,
+    world: World,
+    readout: Readout,
+    index: int,
+    kinds: tuple[Kind, ...],
+    groups: tuple[TruthGroup, ...],
+) -> Iterator[ClipFrame]:
+    frames = render_clip(
+        world.scene,
+        readout,
+        request.frames,
+        kinds=kinds,
+        truth=groups,
+        camera=world.camera,
+        exposure=request.exposure,
+    )
+    if not request.sensor:
+        return frames
+    generator = torch.Generator().manual_seed(scene_seed(request.seed, index))
+    return recorded(frames, sample_sensor(1, request.frames, generator), generator)
+
+
 def _notes(request: Request, world: World, index: int) -> dict[str, object]:
     return {
         "style": world.styles[0],
@@ -239,6 +255,7 @@ def _notes(request: Request, world: World, index: int) -> dict[str, object]:
         "frames": request.frames,
         "size": {"width": request.size[1], "height": request.size[0]},
         "exposure": request.exposure,
+        "sensor": request.sensor,
         "photographs": request.textures is not None,
     }
 

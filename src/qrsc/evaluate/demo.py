@@ -69,8 +69,8 @@ def run_demo(
     # What a camera would store: the truth of the correction is nothing finer than 8 bits.
     rolling = [(frame * 255.0).round() / 255.0 for frame in rolling]
     corrected = []
-    for result in Corrector(READOUT).stream(rolling):
-        corrected.append(result.frame)
+    for each in Corrector(READOUT).stream(rolling):
+        corrected.append(each.frame)
         advance("correcting")
 
     output.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ def unseen_parts(distortion_field: Tensor, seen: Tensor) -> tuple[Tensor, Tensor
     """
     height, width = distortion_field.shape[-2:]
     grid = pixel_grid(height, width, dtype=distortion_field.dtype, device=distortion_field.device)
-    x, y = (grid.reshape(2, height, width) + distortion_field).unbind(0)
+    x, y = (grid + distortion_field).unbind(0)
     inside = (x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5)
     return ~seen & ~inside, ~seen & inside
 
@@ -56,9 +56,8 @@ def line_bend(correction_field: Tensor, distortion_field: Tensor, seen: Tensor) 
     """
     height, width = distortion_field.shape[-2:]
     grid = pixel_grid(height, width, dtype=distortion_field.dtype, device=distortion_field.device)
-    started = grid.reshape(1, 2, height, width) + distortion_field  # where points of the GS grid were seen
-    moved, _ = sample(correction_field.unsqueeze(0), started)
-    landed = (started + moved)[0]  # [2, H, W]
+    started = grid + distortion_field  # [2, H, W], where points of the GS grid were seen
+    landed = started + sample(correction_field, started).image
     columns = torch.linspace(0, width - 1, LINES + 2, device=landed.device)[1:-1].round().long()
     squares, count = 0.0, 0
     for column in columns.tolist():
@@ -74,4 +73,5 @@ def distance_from_line(points: Tensor) -> Tensor:
     centred = points.double() - points.double().mean(1, keepdim=True)
     # The line runs along the direction in which the points spread most; what is left lies across.
     _, directions = torch.linalg.eigh(centred @ centred.T)  # in order of growing spread
-    return (directions[:, 0] @ centred).abs()
+    across: Tensor = directions[:, 0] @ centred
+    return across.abs()

@@ -27,12 +27,14 @@ def load_lpips() -> Callable[[Tensor, Tensor], float]:
             f"LPIPS needs AlexNet's weights as {weights_file()}; get them with: python -c "
             "\"import torchvision; torchvision.models.alexnet(weights='IMAGENET1K_V1')\""
         )
-    from torchmetrics.functional.image.lpips import learned_perceptual_image_patch_similarity
+    from torchmetrics.image.lpip import LearnedPerceptualImagePatchSimilarity
+
+    network = LearnedPerceptualImagePatchSimilarity(net_type="alex", normalize=True)  # takes [0, 1] to [-1, 1] itself
 
     @torch.no_grad()
     def lpips(picture: Tensor, truth: Tensor) -> float:
         pair = (picture.clamp(0, 1).unsqueeze(0), truth.clamp(0, 1).unsqueeze(0))
-        return float(learned_perceptual_image_patch_similarity(*pair, net_type="alex", normalize=True))
+        return float(network.to(truth.device)(*pair))
 
     return lpips
 

@@ -43,7 +43,7 @@ def standardised(features: Tensor) -> Tensor:
     return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-6)
 
 
-def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> Tensor:
+def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor]:
     """A first flow of any length: where each cell's best matches lie in the other frame, on average.
 
     Args:
@@ -51,14 +51,15 @@ def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> Tensor:
         sharpness: scalar; the correlation is multiplied by it before the softmax.
 
     Returns:
-        `[B, 2, h, w]`, in cells.
+        flow: `[B, 2, h, w]`, in cells.
+        chance: `[B, h w, h w]`, logarithm of the probability that a cell (row) matches a cell of the other (column).
     """
     batch, _, height, width = source.shape
     grid = cell_grid(height, width, source.device)
     scores = _all_pairs(source, target) * sharpness  # [B, h w, h w]
-    chance = torch.softmax(scores, dim=-1)
-    place = chance @ grid.flatten(2).transpose(1, 2)  # [B, h w, 2]
-    return place.transpose(1, 2).reshape(batch, 2, height, width) - grid
+    chance = torch.log_softmax(scores, dim=-1)
+    place = chance.exp() @ grid.flatten(2).transpose(1, 2)  # [B, h w, 2]
+    return place.transpose(1, 2).reshape(batch, 2, height, width) - grid, chance
 
 
 def correlation_pyramid(source: Tensor, target: Tensor, levels: int) -> list[Tensor]:
@@ -67,11 +68,11 @@ def correlation_pyramid(source: Tensor, target: Tensor, levels: int) -> list[Ten
     Returns:
         `levels` tensors `[B h w, 1, h / 2**l, w / 2**l]`, float32.
     """
-    batch, _, height, width = source.shape
-    volume = _all_pairs(source, target).reshape(batch * height * width, 1, height, width)
-    pyramid = [volume]
-    for _ in range(levels - 1):
-        pyramid.append(F.avg_pool2d(pyramid[-1], 2, ceil_mode=True))
+    pyramid = []
+    for level in range(levels):
+        # The mean of correlations is the correlation with the mean: pooling features costs far less than the volume.
+        target = target if level == 0 else F.avg_pool2d(target, 2, ceil_mode=True)
+        pyramid.append(_all_pairs(source, target).reshape(-1, 1, *target.shape[-2:]))
     return pyramid
 
 
@@ -125,6 +126,6 @@ def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int)
 
 
 def _all_pairs(source: Tensor, target: Tensor) -> Tensor:
-    """`[B, h w, h w]`, of mean size 1 for unrelated features of size 1."""
+    """`[B, h w, h' w']`, of mean size 1 for unrelated features of size 1."""
     products = source.flatten(2).transpose(1, 2) @ target.flatten(2)
     return products * source.shape[1] ** -0.5

@@ -68,11 +68,13 @@ class Estimates:
 
     Attributes:
         initial: `[2 B, 2, H / 16, W / 16]`, the flow of the global match.
+        chance: `[2 B, N, N]`, with N cells of stride 16: logarithms of the probabilities behind it.
         coarse: one `[2 B, 4, H / 4, W / 4]` per step at stride 8: flow and certainty (see `qrsc.flow.certainty`).
         fine: one `[2 B, 4, H, W]` per step at stride 4.
     """
 
     initial: Tensor
+    chance: Tensor
     coarse: list[Tensor] = field(default_factory=list)
     fine: list[Tensor] = field(default_factory=list)
 
@@ -105,17 +107,18 @@ class FlowNetwork(nn.Module):
         frames = torch.cat([first, second])
         others = torch.cat([second, first])
         quarter, eighth, sixteenth = self.encoder(frames)
-        flow, initial = self._start(self.to_global(sixteenth))
+        flow, initial, chance = self._start(self.to_global(sixteenth))
         flow, state, coarse = self._coarse_steps(eighth, flow, every_step)
         flow, fine = self._fine_steps(frames, others, quarter, flow, state, every_step)
-        return Estimates(initial, coarse, fine)
+        return Estimates(initial, chance, coarse, fine)
 
-    def _start(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The global match, in pixels: at stride 8 to go on from, and at stride 16 as found."""
+    def _start(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The global match, in pixels: at stride 8 to go on from, at stride 16 as found, and the chances behind it."""
         with torch.autocast(features.device.type, enabled=False):
             features = standardised(features)
-            initial = global_match(features, _exchanged(features), self.sharpness.exp()) * 16.0
-            return F.interpolate(initial, scale_factor=2.0, mode="bilinear", align_corners=False), initial
+            cells, chance = global_match(features, _exchanged(features), self.sharpness.exp())
+            initial = 16.0 * cells
+            return F.interpolate(initial, scale_factor=2.0, mode="bilinear", align_corners=False), initial, chance
 
     def _coarse_steps(self, features: Tensor, flow: Tensor, every_step: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
         """The flow after the steps at stride 8, on the grid of stride 4; the state; and what was found on the way."""

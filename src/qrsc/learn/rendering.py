@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from qrsc.learn.pairs import FlowPairs, render_pairs
-from qrsc.simulate.library import TextureLibrary
+from qrsc.simulate.library import TextureLibrary, texture_library
+from qrsc.simulate.photographs import load_photographs, varied
 from qrsc.simulate.styles import MIXED, draw_speeds
 from qrsc.simulate.worlds import sample_scenes
 from qrsc.timing import SCANS, Readout
@@ -52,9 +53,18 @@ class WorldPairs:
         return render_pairs(world.scene, readout, range(self.frames), exposure=blurred)
 
 
-def mean_length(pairs: FlowPairs) -> float:
-    """Mean length of the known flows, in pixels."""
-    length = torch.hypot(*pairs.both_flows.unbind(1))[:, None]
-    known = pairs.both_known
-    mean = float((length * known).sum() / known.sum().clamp_min(1))
-    return mean if math.isfinite(mean) else 0.0
+def training_textures(
+    photographs: Path | None, device: torch.device | str, *, variety: int = 8, varieties: int = 160, seed: int = 0
+) -> TextureLibrary:
+    """What the worlds are covered with: painted textures, and parts of the photographs of a folder if there is one.
+
+    Args:
+        variety: painted textures of each kind.
+        varieties: textures made from the photographs.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    pictures = []
+    if photographs is not None:
+        pictures = varied(load_photographs(photographs, longest=768), varieties, generator)
+    return texture_library(generator, photographs=pictures, variety=variety).to(device)
+

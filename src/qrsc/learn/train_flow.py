@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from qrsc.flow.network import FlowNetwork, NetworkSize
 from qrsc.learn.state import LIST, load_state, save_state
 from qrsc.learn.stream import PairPool, Renderer
+from qrsc.weights import load_strictly
 
 if TYPE_CHECKING:
     from qrsc.learn.flow_training import FlowTraining
@@ -56,6 +59,7 @@ def train_flow(
     options: FlowOptions,
     *,
     resume: bool = False,
+    start: Mapping[str, Tensor] | None = None,
     logger: Any = False,
     progress_bar: bool = True,
 ) -> FlowNetwork:
@@ -67,6 +71,7 @@ def train_flow(
             function that tells how much of the training is done.
         options: see there.
         resume: go on from the state in the folder.
+        start: weights to start from in place of random ones.
         logger: a Lightning logger, or True for the default one.
         progress_bar: show one.
 
@@ -82,6 +87,8 @@ def train_flow(
     torch.manual_seed(options.seed)
     network = FlowNetwork(options.size)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
+    if start is not None:
+        load_strictly(network, start, "the weights to start from")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     state = load_state(folder) if resume else None
     # A resumed run must not see the first run's pairs again.
@@ -115,8 +122,7 @@ def train_flow(
         )
         trainer.fit(module, train_dataloaders=Steps())
         _save(folder, module)
-    average = module.state().average
-    network.load_state_dict({name: value.to(network.state_dict()[name]) for name, value in average.items()})
+    load_strictly(network, module.state().average, "the running average")
     return network
 
 

@@ -9,8 +9,8 @@ Convention
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from qrsc.data.layouts import Kind
 from qrsc.simulate.paths import Camera
 from qrsc.simulate.render import render_gs, render_rs, row_times
+from qrsc.simulate.sensor import Sensor, apply_sensor
 from qrsc.simulate.surfaces import Scene
 from qrsc.simulate.truth import correction_field, distortion_field, rs_flow, rs_kinematics
 from qrsc.timing import Readout
@@ -134,6 +135,25 @@ def render_clip(
         if "camera" in truth and camera is not None:
             values |= _camera_truth(camera, row_times(scene, readout, number).flatten())
         yield ClipFrame(number, pictures, values)
+
+
+@torch.no_grad()
+def recorded(frames: Iterable[ClipFrame], sensor: Sensor, generator: torch.Generator) -> Iterator[ClipFrame]:
+    """The frames as a camera would deliver them; the truth gets the same colours, but no blur, noise or compression.
+
+    Args:
+        frames: from `render_clip`.
+        sensor: of one clip (a batch of 1) that is at least as long.
+        generator: of the noise.
+    """
+    clean = sensor.without_damage()
+    for frame in frames:
+        pictures = dict(frame.pictures)
+        for kind, picture in frame.pictures.items():
+            if not kind.endswith("_mask"):
+                chosen = sensor if kind == "rolling" else clean
+                pictures[kind] = apply_sensor(picture[None, None], chosen.at_frames([frame.number]), generator)[0, 0]
+        yield replace(frame, pictures=pictures)
 
 
 _INSTANTS: tuple[tuple[Literal["first", "middle"], Kind, Kind], ...] = (

@@ -65,7 +65,7 @@ class TruthWriter:
     def add(self, number: int, truth: Mapping[str, Tensor]) -> None:
         """The truth of one frame; the file is begun with the first one that has any."""
         if truth and self._archive is None:
-            # Level 1 packs fields to within 2 % of the size that level 6 does, in half the time.
+            # Level 1 packs float32 fields to 68 %; level 6 takes 2.7 times as long for 67 % (float16: 55 and 51 %).
             self._archive = zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
         for name, value in truth.items():
             stored = value.to(self._precision) if value.dtype == torch.float32 else value

@@ -1,0 +1,224 @@
+"""Score methods on a data set: frames stream through all methods side by side, flows are computed once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import tee
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from qrsc import __version__
+from qrsc.data.dataset import ClipFiles, LoadedFrame, TruthInstant, load_frame, split_at_gaps
+from qrsc.data.layouts import SequenceFiles
+from qrsc.evaluate.flows import SharedFlow, shared_flow
+from qrsc.evaluate.methods import FrameFolder, Method, load_method
+from qrsc.evaluate.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures, score_from_dict
+from qrsc.media.frames import write_frame
+from qrsc.pipeline import Corrected
+
+READ_AHEAD = 2  # frames that are decoded while others are corrected
+SCORE_BEHIND = 4  # frames whose figures may be outstanding
+RESUME_FILE = "sequences.jsonl"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be scored.
+
+    Attributes:
+        title: of the data set.
+        sequences: from `qrsc.data.dataset.index_data`.
+        methods: names from `qrsc.evaluate.methods.METHODS`, or `module:function`.
+        folders: frames that other programs have made, by the name they are to have in the table.
+        instants: `first`, `middle`, or both; sequences without a truth there are passed over.
+        metrics: from `qrsc.evaluate.scores.METRICS`.
+        flow: that all methods share; `truth` for the exact one of simulated sequences.
+        device: where frames are corrected and measured.
+        flow_folder: keeps flows from run to run.
+        save_frames: folder for `METHOD/[SET/]INSTANT/SEQUENCE/` with the corrected frames.
+        resume: folder that keeps the figures of finished sequences.
+    """
+
+    title: str
+    sequences: Sequence[SequenceFiles]
+    methods: Sequence[str] = ("rs", "linear", "qrs", "cubic", "multi-qrs")
+    folders: Mapping[str, FrameFolder] = field(default_factory=dict)
+    instants: Sequence[TruthInstant] = ("middle",)
+    metrics: Sequence[str] = DEFAULT_METRICS
+    flow: str = "dis"
+    device: torch.device | str = "cpu"
+    flow_folder: Path | None = None
+    save_frames: Mapping[str, Path] = field(default_factory=dict)
+    resume: Path | None = None
+
+
+def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -> list[FrameScore]:
+    """The figures of every frame with a truth, by every method; sequence by sequence, so that memory stays bounded.
+
+    `advance` is called with the number of frames that are done.
+    """
+    flow = shared_flow(plan.flow, plan.flow_folder)
+    methods = {name: load_method(name, flow) for name in plan.methods}
+    taken = sorted(set(methods) & set(plan.folders))
+    if taken:
+        raise ValueError(f"there are two methods called {', '.join(taken)}; give the folder another name.")
+    if not methods and not plan.folders:
+        raise ValueError("name at least one method to score.")
+    measures = load_measures(plan.metrics)
+    done = _read_finished(plan)
+    scores: list[FrameScore] = []
+    for sequence in plan.sequences:
+        key = _key(plan, sequence)
+        if key in done:
+            advance(len(sequence.frames))
+        else:
+            done[key] = []
+            for clip in split_at_gaps(sequence):
+                done[key] += _score_clip(clip, plan, methods, flow, measures, advance)
+            _append_finished(plan, key, done[key])
+        scores += done[key]
+    if not scores:
+        raise ValueError(
+            f"nothing to score: no frame of {plan.title} has a truth at {' or '.join(plan.instants)} row's instant."
+        )
+    return scores
+
+
+def _score_clip(
+    clip: ClipFiles,
+    plan: Plan,
+    methods: Mapping[str, Method],
+    flow: SharedFlow,
+    measures: Measures,
+    advance: Callable[[int], None],
+) -> list[FrameScore]:
+    instants = [at for at in plan.instants if any(at in files.files for files in clip.frames)]
+    if not instants:
+        advance(len(clip.frames))
+        return []
+    scorer = Scorer(plan.title, clip.sequence, clip.folder, plan.metrics, *measures)
+    scores: list[FrameScore] = []
+    outstanding: deque[Future[list[FrameScore]]] = deque()
+    # Decoding and measuring leave Python's lock, and so go on beside the correction. One thread measures: figures that
+    # compare consecutive frames need them in order.
+    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as measurer, torch.no_grad():
+        own, *feeds = tee(
+            _announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(methods) * len(instants)
+        )
+        jobs = [(at, name, method) for at in instants for name, method in methods.items()]
+        streams: dict[tuple[TruthInstant, str], Iterator[Tensor | Corrected]] = {
+            (at, name): iter(method((loaded.rolling for loaded in feed), clip.readout, clip.readout.instant(at)))
+            for (at, name, method), feed in zip(jobs, feeds, strict=True)
+        }
+        for at in instants:
+            for name, folder in plan.folders.items():
+                streams[at, name] = folder.frames(clip, at, plan.device)
+        for loaded in own:
+            results = {job: _next_result(job[1], stream, clip) for job, stream in streams.items()}
+            for at in loaded.truths:
+                mine = {name: result for (when, name), result in results.items() if when == at}
+                outstanding.append(measurer.submit(_measure, scorer, plan, clip, loaded, at, mine))
+            flow.take_back(loaded)
+            while len(outstanding) > SCORE_BEHIND:
+                scores += outstanding.popleft().result()
+            advance(1)
+        for future in outstanding:
+            scores += future.result()
+    return scores
+
+
+def _measure(
+    scorer: Scorer,
+    plan: Plan,
+    clip: ClipFiles,
+    loaded: LoadedFrame,
+    at: TruthInstant,
+    results: Mapping[str, Tensor | Corrected],
+) -> list[FrameScore]:
+    scores = scorer.score(loaded, at, results)
+    for name, folder in plan.save_frames.items():
+        if name in results:
+            result = results[name]
+            inside = loaded.files.files["rolling"].relative_to(clip.folder).with_suffix(".png")
+            path = folder / at / clip.sequence / inside
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_frame(path, result.frame if isinstance(result, Corrected) else result)
+    return scores
+
+
+def _read_ahead(
+    clip: ClipFiles, instants: Sequence[TruthInstant], device: torch.device | str, reader: ThreadPoolExecutor
+) -> Iterator[LoadedFrame]:
+    """The frames of a clip, the next few of which are being decoded meanwhile."""
+    waiting: deque[Future[LoadedFrame]] = deque()
+    for files in clip.frames:
+        waiting.append(reader.submit(load_frame, files, instants, device=device))
+        if len(waiting) > READ_AHEAD:
+            yield waiting.popleft().result()
+    for future in waiting:
+        yield future.result()
+
+
+def _announced(frames: Iterable[LoadedFrame], flow: SharedFlow) -> Iterator[LoadedFrame]:
+    for loaded in frames:
+        flow.announce(loaded)
+        yield loaded
+
+
+def _next_result(name: str, stream: Iterator[Tensor | Corrected], clip: ClipFiles) -> Tensor | Corrected:
+    for result in stream:
+        return result
+    raise ValueError(
+        f"the method {name} gave fewer frames than the {len(clip.frames)} of the clip in {clip.folder}: one for each "
+        "was expected."
+    )
+
+
+# --- figures of finished sequences, a line of JSON each ---
+
+
+def _key(plan: Plan, sequence: SequenceFiles) -> str:
+    """What the figures of a sequence depend on, as far as this program can know."""
+    told = [
+        __version__,
+        plan.title,
+        str(sequence.folder.resolve()),
+        [(frame.number, sorted(frame.files)) for frame in sequence.frames],
+        repr(sequence.readout),
+        list(plan.methods),
+        {name: str(folder.folder.resolve()) for name, folder in plan.folders.items()},
+        list(plan.instants),
+        list(plan.metrics),
+        plan.flow,
+    ]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def _read_finished(plan: Plan) -> dict[str, list[FrameScore]]:
+    finished: dict[str, list[FrameScore]] = {}
+    path = None if plan.resume is None else plan.resume / RESUME_FILE
+    if path is None or not path.is_file():
+        return finished
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue  # the last line of a run that was cut off in the middle of it
+        finished[entry["key"]] = [score_from_dict(values) for values in entry["scores"]]
+    return finished
+
+
+def _append_finished(plan: Plan, key: str, scores: Sequence[FrameScore]) -> None:
+    if plan.resume is None:
+        return
+    plan.resume.mkdir(parents=True, exist_ok=True)
+    with (plan.resume / RESUME_FILE).open("a", encoding="utf-8") as file:
+        # Started on a line of its own: a run that was cut off may have left half a line.
+        file.write("\n" * (file.tell() > 0) + json.dumps({"key": key, "scores": [score.as_dict() for score in scores]}))
