@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # first import of each module: compiling all of torch and its company takes 40 s, what is imported of it a few.
 INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types imports unit format bench clean
+.PHONY: help demo test lint types imports unit format bench results clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test     lint, types, import directions and tests"
 	@echo "make format   put the code in the project's format"
 	@echo "make bench    run every script in benchmarks/"
+	@echo "make results  write docs/results.md anew; RESULTS='--scenes 2 --size 320x240' takes minutes on a CPU"
 	@echo "make clean    remove .venv, caches and demo/"
 
 $(BIN)/python:
@@ -55,7 +56,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.runtime
-	@set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in $(filter-out benchmarks/results.py,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+
+results: $(VENV)/.runtime
+	@$(BIN)/python benchmarks/results.py $(RESULTS)
 
 clean:
 	rm -rf $(VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage src/*.egg-info

@@ -41,8 +41,9 @@ def test_both_flows_of_a_shifted_texture(name: str) -> None:
     first, second = shifted_pair(3, -2, 96, 128)
     forward, backward = load_flow(name)(first, second)
     assert forward.shape == backward.shape == (1, 2, 96, 128)
-    assert_shift(forward, 3, -2)
-    assert_shift(backward, -3, 2)
+    tolerance = 0.4 if name == "raft-rs" else 0.1  # the network looks at frames of half the size
+    assert_shift(forward, 3, -2, tolerance)
+    assert_shift(backward, -3, 2, tolerance)
 
 
 def test_a_still_picture_does_not_flow() -> None:
@@ -60,6 +61,14 @@ def test_a_shift_of_a_fifth_of_the_width_is_found_from_the_dominant_shift(monkey
     monkeypatch.setattr(qrsc.flow.dis, "LARGE_SHIFT", float("inf"))
     with pytest.raises(AssertionError):
         assert_shift(DisFlow()(first, second).forward, 52, 12, tolerance=5.0)
+
+
+def test_a_started_search_leaves_no_trace_in_the_next() -> None:
+    far, near = shifted_pair(52, 3, 128, 256), shifted_pair(4, -2, 128, 256)
+    together = DisFlow()(*(torch.cat(frames) for frames in zip(far, near, strict=True)))
+    alone = DisFlow()(*near)
+    assert torch.equal(together.forward[1:], alone.forward)
+    assert torch.equal(together.backward[1:], alone.backward)
 
 
 def test_each_pair_of_a_batch_is_its_own() -> None:

@@ -85,6 +85,17 @@ def test_ssim_equals_that_of_scikit_image(size: tuple[int, int]) -> None:
     assert ssim(picture, truth).item() == pytest.approx(expected, abs=1e-5)
 
 
+def test_figures_equal_those_of_torchmetrics() -> None:
+    from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
+
+    picture, truth = (to_eight_bits(part).unsqueeze(0) for part in pair(3, 40, 47))
+    expected = peak_signal_noise_ratio(picture, truth, data_range=1.0)
+    torch.testing.assert_close(psnr(picture, truth)[0], expected, atol=1e-5, rtol=0)  # it takes log 10 in float32
+    # Its mean takes in the border, padded by reflection; its map without the border is ours.
+    _, similarity = structural_similarity_index_measure(picture, truth, data_range=1.0, return_full_image=True)
+    torch.testing.assert_close(ssim(picture, truth)[0], similarity[..., 5:-5, 5:-5].mean(), atol=1e-5, rtol=0)
+
+
 def test_one_figure_for_each_picture() -> None:
     picture, truth = pair(2, 4, 3, 16, 20)
     mask = torch.rand(2, 4, 1, 16, 20, generator=torch.Generator().manual_seed(0)) > 0.5

@@ -18,32 +18,31 @@ from qrsc.weights import WeightsError, load_strictly, read_weights
 
 pytest.importorskip("pytorch_lightning", reason="training needs the extra 'train'")
 from qrsc.learn.flow_training import Schedule
-from tests.learn.toys import TINY, LayeredPairs
+
+from .toys import TINY, LayeredPairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 OPTIONS = FlowOptions(size=TINY, batch=2, steps=12, peak=3e-3, decay=0.5, pool=8, uses=4.0)
 
 
-class Losses:
-    """A Lightning logger that keeps what it gets."""
+def keeping_logger() -> Any:
+    """A Lightning logger that keeps the losses that it gets in `values`."""
+    from pytorch_lightning.loggers.logger import DummyLogger
 
-    def __new__(cls) -> Any:
-        from pytorch_lightning.loggers.logger import DummyLogger
+    class Keeping(DummyLogger):
+        def __init__(self) -> None:
+            super().__init__()
+            self.values: list[float] = []
 
-        class Keeping(DummyLogger):
-            def __init__(self) -> None:
-                super().__init__()
-                self.values: list[float] = []
+        def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+            self.values.append(metrics["loss"])
 
-            def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-                self.values.append(metrics["loss"])
-
-        return Keeping()
+    return Keeping()
 
 
 def test_the_loss_falls_and_a_run_can_be_resumed(tmp_path: Path) -> None:
     render = LayeredPairs(scenes=2)
-    losses = [Losses() for _ in range(2)]
+    losses = [keeping_logger() for _ in range(2)]
     folder = tmp_path / "run"
     train_flow(folder, render, OPTIONS, logger=losses[0], progress_bar=False)
     first = load_state(folder)

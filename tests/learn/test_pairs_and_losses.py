@@ -13,7 +13,8 @@ from qrsc.learn.pairs import FlowPairs, mirrored
 from qrsc.learn.rendering import WorldPairs, training_textures
 from qrsc.learn.scores import score_flow, score_table
 from qrsc.warp import backward_warp
-from tests.learn.toys import SIZE, LayeredPairs
+
+from .toys import SIZE, LayeredPairs
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +31,10 @@ def explained(pairs: FlowPairs) -> float:
 
 def test_true_flow_explains_the_pairs_also_when_mirrored(pairs: FlowPairs) -> None:
     assert explained(pairs) < 0.02
-    still = torch.zeros_like(pairs.forward)
     assert float((pairs.second - pairs.first).abs().mean()) > 0.04
     turned = mirrored(pairs, torch.Generator().manual_seed(2))
     assert not torch.equal(turned.first, pairs.first)
     assert explained(turned) < 0.02
-    assert float(still.abs().max()) == 0.0
 
 
 def test_looks_change_but_hardly_between_the_frames_of_a_pair() -> None:

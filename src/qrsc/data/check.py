@@ -61,7 +61,7 @@ def check_sequence(
                 problems.append(str(error))
         advance()
     if len(sizes) > 1:
-        problems.append("more than one size: " + ", ".join(f"{count} of {size}" for size, count in sizes.items()))
+        problems.append("more than one size: " + ", ".join(f"{count} of {size}" for size, count in sizes.most_common()))
     if not kinds:
         problems.append("no truth beside any frame")
     return SequenceReport(

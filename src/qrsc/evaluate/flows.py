@@ -14,6 +14,7 @@ from torch import Tensor
 from qrsc.data.dataset import LoadedFrame
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.media.atomic import atomic_file
+from qrsc.motion import consistency_confidence
 
 TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence brings along
 
@@ -40,6 +41,7 @@ class SharedFlow:
     folder: Path | None = None
     _frames: dict[int, LoadedFrame] = field(default_factory=dict)  # by address
     _pairs: dict[tuple[int, int], FlowPair] = field(default_factory=dict)
+    _confidences: dict[tuple[int, int], FlowPair] = field(default_factory=dict)
 
     def announce(self, frame: LoadedFrame) -> None:
         """Make a frame known; it is held until it is taken back, so that its address stays its own."""
@@ -49,8 +51,9 @@ class SharedFlow:
         """Forget a frame and the flows from it to the next one."""
         address = frame.rolling.data_ptr()
         self._frames.pop(address, None)
-        for pair in [pair for pair in self._pairs if pair[0] == address]:
-            del self._pairs[pair]
+        for kept in (self._pairs, self._confidences):
+            for pair in [pair for pair in kept if pair[0] == address]:
+                del kept[pair]
 
     def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
         """Flows of a pair of frames `[1, 3, H, W]`."""
@@ -62,6 +65,17 @@ class SharedFlow:
             return self.estimator(first, second)
         self._pairs[pair] = self._stored(known[0], known[1])
         return self._pairs[pair]
+
+    def confidences(self, first: Tensor, second: Tensor) -> FlowPair:
+        """Trust in both flows of a pair of frames `[1, 3, H, W]`, `[1, 1, H, W]` each."""
+        pair = first.data_ptr(), second.data_ptr()
+        if pair in self._confidences:
+            return self._confidences[pair]
+        forward, backward = self(first, second)
+        both = FlowPair(consistency_confidence(forward, backward), consistency_confidence(backward, forward))
+        if pair in self._pairs:
+            self._confidences[pair] = both
+        return both
 
     def _stored(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
         if self.folder is None:

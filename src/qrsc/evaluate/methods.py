@@ -4,7 +4,7 @@ Convention
     A method is called once for every clip, with the rolling-shutter frames `[3, H, W]` in order (RGB in [0, 1], any
     iterable), the `Readout` (gamma and scan), and the instant `tau` in frame intervals after the start of each frame.
     It gives one result for each frame, in order: the global-shutter frame `[3, H, W]` at that instant, or a
-    `qrsc.Corrected`, whose correction field is scored as well. It may read ahead as far as it likes.
+    `qrsc.Corrected` or `FrameAndField`, whose correction field is scored as well. It may read ahead as far as it likes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import torch
 from torch import Tensor
 
 from qrsc.data.dataset import ClipFiles, TruthInstant
-from qrsc.flow import FlowEstimator
+from qrsc.evaluate.flows import SharedFlow
+from qrsc.evaluate.results import FrameAndField, Result
+from qrsc.evaluate.single import SingleFrames
 from qrsc.media.frames import SUFFIXES, read_frame
 from qrsc.pipeline import Corrected, Corrector
 from qrsc.timing import Readout
@@ -30,22 +32,19 @@ from qrsc.timing import Readout
 class Method(Protocol):
     """Anything that corrects clips; see above."""
 
-    def __call__(
-        self, frames: Iterable[Tensor], readout: Readout, tau: float, /
-    ) -> Iterable[Tensor] | Iterable[Corrected]: ...
+    def __call__(self, frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterable[Result]: ...
 
 
-def unchanged(frames: Iterable[Tensor], readout: Readout, tau: float) -> Iterator[Corrected]:
+def unchanged(frames: Iterable[Tensor], readout: Readout, tau: float) -> Iterator[FrameAndField]:
     """The rolling-shutter frames themselves: what every method has to be better than."""
     for frame in frames:
-        everywhere = torch.ones_like(frame[:1], dtype=torch.bool)
-        yield Corrected(frame, everywhere, torch.zeros_like(frame[:2]))
+        yield FrameAndField(frame, torch.zeros_like(frame[:2]))
 
 
-def _corrector(**settings: Any) -> Callable[[FlowEstimator], Method]:
+def _corrector(**settings: Any) -> Callable[[SharedFlow], Method]:
     """A method that is a `Corrector` with some settings."""
 
-    def with_flow(flow: FlowEstimator) -> Method:
+    def with_flow(flow: SharedFlow) -> Method:
         def method(frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterator[Corrected]:
             return Corrector(readout, tau=tau, flow=flow, **settings).stream(frames)
 
@@ -55,10 +54,10 @@ def _corrector(**settings: Any) -> Callable[[FlowEstimator], Method]:
 
 
 # Every method that can be asked for by name; a new one is a line here. Each is given the flow that all share.
-METHODS: dict[str, Callable[[FlowEstimator], Method]] = {
+METHODS: dict[str, Callable[[SharedFlow], Method]] = {
     "rs": lambda flow: unchanged,
-    "linear": _corrector(motion="linear", fusion="none"),
-    "qrs": _corrector(motion="quadratic", fusion="none"),
+    "linear": lambda flow: SingleFrames("linear", flow),
+    "qrs": lambda flow: SingleFrames("quadratic", flow),
     "cubic": _corrector(motion="cubic", fusion="none"),
     "multi-linear": _corrector(motion="linear", fusion="mean"),
     "multi-qrs": _corrector(motion="quadratic", fusion="mean"),
@@ -66,7 +65,7 @@ METHODS: dict[str, Callable[[FlowEstimator], Method]] = {
 }
 
 
-def load_method(name: str, flow: FlowEstimator) -> Method:
+def load_method(name: str, flow: SharedFlow) -> Method:
     """A method by one of the names in `METHODS`, or a function by `module:function`."""
     if name in METHODS:
         return METHODS[name](flow)

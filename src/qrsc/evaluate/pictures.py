@@ -15,12 +15,12 @@ from qrsc.data.dataset import ClipFiles, load_frame, split_at_gaps
 from qrsc.evaluate.charts import bar_chart, line_chart
 from qrsc.evaluate.flows import shared_flow
 from qrsc.evaluate.methods import load_method
+from qrsc.evaluate.results import Result, frame_of
 from qrsc.evaluate.run import Plan
 from qrsc.evaluate.scores import FrameScore
 from qrsc.evaluate.tables import HEADINGS
 from qrsc.media.frames import write_frame
 from qrsc.media.pictures import above, beside, error_picture, labelled
-from qrsc.pipeline import Corrected
 
 WORST = 6
 NEIGHBOURS = 3  # frames on either side that a frame of the sheet is corrected with: all that our methods look at
@@ -92,11 +92,11 @@ def _pictures(plan: Plan, score: FrameScore) -> tuple[Tensor, Tensor, Tensor]:
     for loaded in frames:
         flow.announce(loaded)
     method = load_method(score.method, flow)
-    results: list[Tensor | Corrected] = list(
+    results: list[Result] = list(
         method((loaded.rolling for loaded in frames), clip.readout, clip.readout.instant(score.at))
     )
     centre, result = frames[index - start], results[index - start]
-    return centre.rolling, result.frame if isinstance(result, Corrected) else result, centre.truths[score.at]
+    return centre.rolling, frame_of(result), centre.truths[score.at]
 
 
 def _find(plan: Plan, score: FrameScore) -> tuple[ClipFiles, int]:

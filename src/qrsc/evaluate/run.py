@@ -12,16 +12,15 @@ from itertools import tee
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from qrsc import __version__
 from qrsc.data.dataset import ClipFiles, LoadedFrame, TruthInstant, load_frame, split_at_gaps
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.flows import SharedFlow, shared_flow
 from qrsc.evaluate.methods import FrameFolder, Method, load_method
+from qrsc.evaluate.results import Result, frame_of
 from qrsc.evaluate.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures, score_from_dict
 from qrsc.media.frames import write_frame
-from qrsc.pipeline import Corrected
 
 READ_AHEAD = 2  # frames that are decoded while others are corrected
 SCORE_BEHIND = 4  # frames whose figures may be outstanding
@@ -113,7 +112,7 @@ def _score_clip(
             _announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(methods) * len(instants)
         )
         jobs = [(at, name, method) for at in instants for name, method in methods.items()]
-        streams: dict[tuple[TruthInstant, str], Iterator[Tensor | Corrected]] = {
+        streams: dict[tuple[TruthInstant, str], Iterator[Result]] = {
             (at, name): iter(method((loaded.rolling for loaded in feed), clip.readout, clip.readout.instant(at)))
             for (at, name, method), feed in zip(jobs, feeds, strict=True)
         }
@@ -140,16 +139,15 @@ def _measure(
     clip: ClipFiles,
     loaded: LoadedFrame,
     at: TruthInstant,
-    results: Mapping[str, Tensor | Corrected],
+    results: Mapping[str, Result],
 ) -> list[FrameScore]:
     scores = scorer.score(loaded, at, results)
     for name, folder in plan.save_frames.items():
         if name in results:
-            result = results[name]
             inside = loaded.files.files["rolling"].relative_to(clip.folder).with_suffix(".png")
             path = folder / at / clip.sequence / inside
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_frame(path, result.frame if isinstance(result, Corrected) else result)
+            write_frame(path, frame_of(results[name]))
     return scores
 
 
@@ -172,7 +170,7 @@ def _announced(frames: Iterable[LoadedFrame], flow: SharedFlow) -> Iterator[Load
         yield loaded
 
 
-def _next_result(name: str, stream: Iterator[Tensor | Corrected], clip: ClipFiles) -> Tensor | Corrected:
+def _next_result(name: str, stream: Iterator[Result], clip: ClipFiles) -> Result:
     for result in stream:
         return result
     raise ValueError(

@@ -16,9 +16,9 @@ from qrsc.data.dataset import LoadedFrame, TruthInstant
 from qrsc.evaluate.fields import endpoint_error, line_bend, unseen_parts
 from qrsc.evaluate.metrics import Reference, to_levels
 from qrsc.evaluate.perceptual import load_lpips
+from qrsc.evaluate.results import Result, frame_of
 from qrsc.evaluate.temporal import truth_motion, warping_error
 from qrsc.flow import FlowEstimator, load_flow
-from qrsc.pipeline import Corrected
 from qrsc.simulate.writers import TRUTH_FILE, read_truth
 
 # What can be asked for, and the figures that it gives.
@@ -91,9 +91,7 @@ class Scorer:
     _last: dict[TruthInstant, tuple[int, Tensor, dict[str, Tensor]]] = field(default_factory=dict)
 
     @torch.no_grad()
-    def score(
-        self, loaded: LoadedFrame, at: TruthInstant, results: Mapping[str, Tensor | Corrected]
-    ) -> list[FrameScore]:
+    def score(self, loaded: LoadedFrame, at: TruthInstant, results: Mapping[str, Result]) -> list[FrameScore]:
         """The figures of all methods for one frame that has a truth at the instant."""
         truth = loaded.truths[at]
         reference = Reference(truth)
@@ -112,7 +110,7 @@ class Scorer:
             for figure, mask in (masks | exact.masks).items():
                 figures[figure] = float(reference.masked_psnr(levels, mask))
             result = results[name]
-            if exact.correction_field is not None and isinstance(result, Corrected):
+            if exact.correction_field is not None and not isinstance(result, Tensor):
                 field_ = result.correction_field
                 figures["epe"] = endpoint_error(field_, exact.correction_field, exact.seen_in_truth)
                 figures["bend"] = line_bend(field_, exact.distortion_field, exact.seen)
@@ -190,8 +188,8 @@ def mean_rows(scores: Sequence[FrameScore]) -> list[dict[str, Any]]:
     return rows
 
 
-def _frame_of(name: str, result: Tensor | Corrected, truth: Tensor) -> Tensor:
-    frame = result.frame if isinstance(result, Corrected) else result
+def _frame_of(name: str, result: Result, truth: Tensor) -> Tensor:
+    frame = frame_of(result)
     if not isinstance(frame, Tensor) or frame.shape != truth.shape:
         came = list(frame.shape) if isinstance(frame, Tensor) else type(frame).__name__
         raise ValueError(f"the method {name} must give frames {list(truth.shape)} like those it was given; got {came}.")

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow.certainty import confidence
-from qrsc.flow.network import MULTIPLE, FlowNetwork
+from qrsc.flow.network import MULTIPLE, FlowNetwork, NetworkSize
 from qrsc.flow.protocol import FlowPair, check_pair
+from qrsc.weights import card, load_strictly, load_weights
 
 MIN_SIDE = 64  # pixels; smaller frames are extended by their edges
 
@@ -44,7 +45,8 @@ class NeuralFlow:
     def __init__(self, network: FlowNetwork, *, scale: float = 1.0, compiled: bool = False) -> None:
         if not 0.0 < scale <= 1.0:
             raise ValueError(f"scale must be over 0 and at most 1, got {scale!r}.")
-        self.network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+        self.network = network.eval().requires_grad_(False)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
         self.scale = scale
         self._forward = torch.compile(self.network) if compiled else self.network
 
@@ -71,6 +73,20 @@ class NeuralFlow:
             sure = F.interpolate(sure, size=size, mode="bilinear", align_corners=False)
         forward, backward = flow.to(first.dtype).chunk(2)
         return ConfidentFlows(FlowPair(forward.clone(), backward.clone()), *sure.to(first.dtype).chunk(2))
+
+
+def load_network(name: str) -> FlowNetwork:
+    """A flow network with weights of the package."""
+    described = card(name)["size"]
+    size = NetworkSize(**{key: tuple(value) if isinstance(value, list) else value for key, value in described.items()})
+    network = FlowNetwork(size)
+    load_strictly(network, load_weights(name), f"the weights {name!r}")
+    return network
+
+
+def shipped_flow(name: str) -> NeuralFlow:
+    """The flow of a network with weights of the package, at the scale that its card recommends."""
+    return NeuralFlow(load_network(name), scale=float(card(name)["recommended_scale"]))
 
 
 def _prepared(frames: Tensor, size: tuple[int, int]) -> Tensor:

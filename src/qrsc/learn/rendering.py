@@ -67,4 +67,3 @@ def training_textures(
     if photographs is not None:
         pictures = varied(load_photographs(photographs, longest=768), varieties, generator)
     return texture_library(generator, photographs=pictures, variety=variety).to(device)
-

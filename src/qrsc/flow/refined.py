@@ -1,0 +1,40 @@
+"""Any flow, made precise by Dense Inverse Search: a few gradient steps from where it points."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qrsc.flow.dis import MIN_SIDE, Grey, grey_pictures, search
+from qrsc.flow.protocol import FlowEstimator, FlowPair
+
+
+class RefinedFlow:
+    """Both flows of frame pairs by another estimator, each refined by `cv2.DISOpticalFlow` on the CPU.
+
+    The search matches patches and then smooths by a variational step, from scales at which the other estimator's
+    errors are about a pixel. That keeps long motion, which a search on its own does not find, and gives it the
+    precision of a search.
+
+    Args:
+        estimator: where the flows come from.
+    """
+
+    def __init__(self, estimator: FlowEstimator) -> None:
+        self.estimator = estimator
+
+    def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
+        """Flows of pairs of frames `[B, 3, H, W]`."""
+        forward, backward = self.estimator(first, second)
+        if min(first.shape[-2:]) < MIN_SIDE:
+            return FlowPair(forward, backward)
+        here, there = grey_pictures(first), grey_pictures(second)
+        return FlowPair(_refined(here, there, forward), _refined(there, here, backward))
+
+
+def _refined(first: Grey, second: Grey, flow: Tensor) -> Tensor:
+    """Flows `[B, 2, H, W]` of pictures `[B, H, W]`, refined."""
+    started = flow.detach().cpu().float().permute(0, 2, 3, 1).numpy()
+    found = [search("medium", *pictures) for pictures in zip(first, second, started, strict=True)]
+    return torch.from_numpy(np.stack(found)).permute(0, 3, 1, 2).to(flow).contiguous()
