@@ -38,8 +38,7 @@ PARTS = {
     "loading flows": "_stored",
     "confidences": "consistency_confidence",
     "trajectories": "fit_trajectory",
-    "inverting fields": "invert_field",
-    "warping": "backward_warp",
+    "inverting fields": "inverse_field",
     "SSIM": "ssim",
     "PSNR": "psnr",
     "rounding to 8 bits": "to_levels",
@@ -136,7 +135,7 @@ def measure(sequences: list[SequenceFiles], flows: Path, threads: int) -> None:
     parts = profile(plan)
     rest = parts["all"] - sum(seconds for part, seconds in parts.items() if part != "all")
     print("profile, one thread, ms a frame:")
-    for part, seconds in [*parts.items(), ("the rest", rest)]:
+    for part, seconds in [*parts.items(), ("warping and the rest", rest)]:
         print(f"  {part:20s} {1e3 * seconds / frames:8.1f}")
 
 

@@ -16,10 +16,10 @@ SIZE = (72, 96)
 
 @pytest.fixture(scope="session")
 def sim_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two simulated sequences of 4 frames with all their truth."""
+    """Two simulated sequences of 4 frames with all their truth: one scene, read in two ways."""
     root = tmp_path_factory.mktemp("data") / "mini"
-    for number in range(2):
-        readout = Readout(0.8)
-        clip = render_clip(demo_scene(SIZE, 4, number), readout, 4, truth=["flows", "fields"])
+    scene = demo_scene(SIZE, 4, 0)
+    for number, readout in enumerate((Readout(0.8), Readout(0.6))):
+        clip = render_clip(scene, readout, 4, truth=["flows", "fields"])
         write_sequence(root / f"{number:04d}", "sim", clip, readout)
     return root

@@ -33,13 +33,13 @@ def plan(root: Path, **changes: object) -> Plan:
 def test_figures_are_those_of_the_corrector(sim_set: Path) -> None:
     scores = evaluate(plan(sim_set, instants=("first", "middle"), metrics=("psnr", "ssim")))
     assert len(scores) == 2 * 4 * 2 * 2  # sequences, frames, instants, methods
-    readout = Readout(0.8)
+    readout = Readout(0.6)
     frames = torch.stack([read_frame(sim_set / "0001" / "RS" / f"{k:05d}.png").frame for k in range(4)])
     truth = read_frame(sim_set / "0001" / "GS_first" / "00002.png").frame
     expected = {"rs": frames[2], "qrs": Corrector(readout, tau=0.0, fusion="none")(frames)[2]}
     for name, frame in expected.items():
         [score] = [s for s in scores if (s.sequence, s.frame, s.at, s.method) == ("0001", 2, "first", name)]
-        assert score.figures["psnr"] == pytest.approx(float(psnr(frame, truth)), abs=1e-9)
+        assert score.figures["psnr"] == pytest.approx(float(psnr(frame, truth)), abs=1e-3)
 
 
 @pytest.mark.parametrize(("name", "motion"), [("linear", "linear"), ("qrs", "quadratic")])
@@ -52,8 +52,8 @@ def test_single_frames_are_those_of_the_corrector(sim_set: Path, name: str, moti
     for result, corrected in zip(results, expected, strict=True):
         assert isinstance(result, FrameAndField)
         torch.testing.assert_close(result.correction_field, corrected.correction_field)
-        # Where the inversion is sure of itself; measured 6e-5. Elsewhere several sources compete.
-        assert (result.frame - corrected.frame)[corrected.valid.expand(3, -1, -1)].abs().max() < 5e-4
+        # Where the inversion is sure of itself; measured 3e-5. Elsewhere several sources compete.
+        assert (result.frame - corrected.frame)[corrected.valid.expand(3, -1, -1)].abs().max() < 2e-4
 
 
 def test_exact_flow_gives_nearly_the_true_fields(sim_set: Path) -> None:

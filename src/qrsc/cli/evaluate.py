@@ -75,7 +75,7 @@ def evaluate_data(
     if plots is not None:
         write_charts(plots, rows, scores, f"{options.flow} flow")
         _write(plots / "frames.csv", frame_rows(scores))
-        for plan in plans:
+        for plan in plans if any("psnr" in score.figures for score in scores) else ():
             shown = [*plan.methods, *plan.folders][-1]
             write_worst(plots / f"worst_{plan.title}.jpg", plan, scores, shown)
     return format_rows(rows, form, others=published)

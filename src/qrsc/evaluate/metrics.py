@@ -21,9 +21,9 @@ _WINDOW = 11
 _BORDER = _WINDOW // 2
 _SIGMA = 1.5
 _STRIP = 64  # rows
-# The constants of the original publication, (0.01 L)^2 and (0.03 L)^2 for a data range L of 1.
-_LUMINANCE_CONSTANT = 0.01**2
-_CONTRAST_CONSTANT = 0.03**2
+# The constants of the original publication, (0.01 L)^2 and (0.03 L)^2 for a data range L of 255 steps.
+_LUMINANCE_CONSTANT = (0.01 * 255) ** 2
+_CONTRAST_CONSTANT = (0.03 * 255) ** 2
 
 Planes = TypeVar("Planes", Tensor, npt.NDArray[np.float32])
 
@@ -64,7 +64,7 @@ class Reference:
         if min(height, width) < _WINDOW:
             raise ValueError(f"SSIM needs pictures of at least {_WINDOW}x{_WINDOW} pixels, got {width}x{height}.")
         if self._blurred is None:
-            truth = (self._levels.float() / 255).reshape(-1, height, width)
+            truth = self._levels.float().reshape(-1, height, width)
             self._blurred = truth, truth.square(), _blur(truth)  # [N, H, W] each
         measure = _ssim_in_strips if levels.device.type == "cpu" else _ssim_at_once
         similarity = measure(levels.reshape(-1, height, width), *self._blurred)  # [N]
@@ -134,7 +134,7 @@ def to_eight_bits(picture: Tensor) -> Tensor:
 
 def _ssim_at_once(levels: Tensor, truth: Tensor, truth_squared: Tensor, mean_truth: Tensor) -> Tensor:
     """SSIM `[N]` of planes `[N, H, W]`, with the truth, its square and its blurred self."""
-    picture = levels.float() / 255
+    picture = levels.float()
     # Three filters a picture: of the two variances only the sum is asked for.
     blurred = (_blur(part) for part in (picture, picture.square() + truth_squared, picture * truth))
     similarity = _similarity(mean_truth, *blurred)
@@ -153,7 +153,6 @@ def _ssim_in_strips(levels: Tensor, truth: Tensor, truth_squared: Tensor, mean_t
         for start in range(0, height - 2 * _BORDER, _STRIP):
             strip, exact, exact_squared, mean_exact = (plane[start : start + _STRIP + 2 * _BORDER] for plane in planes)
             picture = strip.astype(np.float32)
-            picture /= 255
             parts = (picture, picture * picture + exact_squared, picture * exact)
             blurred = (_blur_planes(part)[_BORDER:-_BORDER] for part in parts)
             similarity = _similarity(mean_exact[_BORDER:-_BORDER], *blurred)

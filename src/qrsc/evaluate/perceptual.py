@@ -27,7 +27,10 @@ def load_lpips() -> Callable[[Tensor, Tensor], float]:
             f"LPIPS needs AlexNet's weights as {weights_file()}; get them with: python -c "
             "\"import torchvision; torchvision.models.alexnet(weights='IMAGENET1K_V1')\""
         )
-    from torchmetrics.image.lpip import LearnedPerceptualImagePatchSimilarity
+    try:
+        from torchmetrics.image.lpip import LearnedPerceptualImagePatchSimilarity
+    except (ImportError, RuntimeError) as error:  # a torchvision that was built for another torch ends in the second
+        raise ValueError(f"LPIPS needs a torchvision that fits torch {torch.__version__}: {error}.") from error
 
     network = LearnedPerceptualImagePatchSimilarity(net_type="alex", normalize=True)  # takes [0, 1] to [-1, 1] itself
 

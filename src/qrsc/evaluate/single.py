@@ -17,11 +17,11 @@ from qrsc.evaluate.results import FrameAndField
 from qrsc.motion import ORDERS, correction_field, fit_trajectory
 from qrsc.pipeline import REGULARISATION, Corrector, MotionName
 from qrsc.timing import Readout
-from qrsc.warp import backward_warp, invert_field, pixel_grid
+from qrsc.warp import apply_correction, pixel_grid
 
 STEPS = 8  # of the fixed-point iteration, as in `qrsc.warp.invert_field`
 WHOLE_STEPS = 3  # of them for all pixels; the others are for those that still move
-SETTLED = 1e-4  # px
+SETTLED = 1e-3  # px
 
 
 _Trusted = tuple[Tensor, Tensor]  # a flow [1, 2, H, W] and its confidence [1, 1, H, W]
@@ -68,36 +68,44 @@ class SingleFrames:
             regularisation=REGULARISATION,
         )
         field = correction_field(trajectory, readout, tau)
-        inverse = inverse_field(field) if field.device.type == "cpu" else invert_field(field).field
-        return FrameAndField(backward_warp(frame.unsqueeze(0), inverse).image.clamp(0.0, 1.0)[0], field[0])
+        if field.device.type != "cpu":
+            return FrameAndField(
+                apply_correction(frame.unsqueeze(0), field, interpolation="bilinear").image[0], field[0]
+            )
+        grid = pixel_grid(*field.shape[-2:], dtype=field.dtype)
+        return FrameAndField(_sampled(frame.unsqueeze(0), grid + inverse_field(field))[0], field[0])
 
 
 def inverse_field(field: Tensor) -> Tensor:
     """The field that leads back, `[1, 2, H, W]` like the field: what `qrsc.warp.invert_field` finds, without validity.
 
-    After three steps nearly all pixels have settled, and the rest of the steps are for the others alone.
+    After three steps most pixels have settled, and further steps are for the others alone.
     """
     height, width = field.shape[-2:]
     grid = pixel_grid(height, width, dtype=field.dtype, device=field.device).unsqueeze(0)
-    inverse = -field
-    moved = inverse
+    inverse = before = -field
     for _ in range(WHOLE_STEPS):
-        moved = inverse
-        inverse = -_sampled(field, grid + inverse)
-    restless = ((inverse - moved).abs().amax(1) > SETTLED).flatten().nonzero().squeeze(1)  # [N]
-    if len(restless) == 0:
-        return inverse
-    start = grid.reshape(2, -1)[:, restless]  # [2, N]
-    part = inverse.reshape(2, -1)[:, restless]
+        before, inverse = inverse, -_sampled(field, grid + inverse)
+    flat, start = inverse.reshape(2, -1), grid.reshape(2, -1)  # [2, H * W]
+    restless = _moving(flat, before.reshape(2, -1))  # [N]
     for _ in range(STEPS - WHOLE_STEPS):
-        part = -_sampled(field, (start + part).reshape(1, 2, 1, -1)).reshape(2, -1)
-    inverse.reshape(2, -1)[:, restless] = part
+        if len(restless) == 0:
+            break
+        part = flat[:, restless]
+        moved = -_sampled(field, (start[:, restless] + part).reshape(1, 2, 1, -1)).reshape(2, -1)
+        flat[:, restless] = moved
+        restless = restless[_moving(moved, part)]
     return inverse
 
 
-def _sampled(field: Tensor, position: Tensor) -> Tensor:
-    """`[1, 2, h, w]`: a finite field `[1, 2, H, W]` at positions `[1, 2, h, w]`, its edge repeated outside."""
-    height, width = field.shape[-2:]
-    scale = torch.tensor([2.0 / max(width - 1, 1), 2.0 / max(height - 1, 1)]).to(field)
-    points = position.permute(0, 2, 3, 1) * scale - 1.0
-    return F.grid_sample(field, points, mode="bilinear", padding_mode="border", align_corners=True)
+def _moving(now: Tensor, before: Tensor) -> Tensor:
+    """Which of the points `[2, N]` have not settled yet."""
+    return ((now - before).abs().amax(0) > SETTLED).nonzero().squeeze(1)
+
+
+def _sampled(picture: Tensor, position: Tensor) -> Tensor:
+    """A picture or field `[1, C, H, W]` at finite positions `[1, 2, h, w]`, its edge repeated: `[1, C, h, w]`."""
+    height, width = picture.shape[-2:]
+    x, y = position.unbind(1)
+    points = torch.stack([x * (2.0 / max(width - 1, 1)) - 1.0, y * (2.0 / max(height - 1, 1)) - 1.0], -1)
+    return F.grid_sample(picture, points, mode="bilinear", padding_mode="border", align_corners=True)

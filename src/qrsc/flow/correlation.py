@@ -127,5 +127,5 @@ def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int)
 
 def _all_pairs(source: Tensor, target: Tensor) -> Tensor:
     """`[B, h w, h' w']`, of mean size 1 for unrelated features of size 1."""
-    products: Tensor = source.flatten(2).transpose(1, 2) @ target.flatten(2)
-    return products * source.shape[1] ** -0.5
+    products = source.flatten(2).transpose(1, 2) @ target.flatten(2)
+    return products.mul(source.shape[1] ** -0.5)

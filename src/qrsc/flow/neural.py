@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow.certainty import confidence
+from qrsc.flow.filling import fill_unsure
 from qrsc.flow.network import MULTIPLE, FlowNetwork, NetworkSize
 from qrsc.flow.protocol import FlowPair, check_pair
 from qrsc.weights import card, load_strictly, load_weights
@@ -39,15 +40,18 @@ class NeuralFlow:
         network: with its weights.
         scale: the size at which flow is found, relative to the frames: 0.5 for 4K saves 15/16 of the memory. Flows
             come back at the frames' size, in their pixels.
+        filled: take flows where the network is unsure, or that leave the frame, from their surroundings; see
+            `qrsc.flow.filling`.
         compiled: let `torch.compile` make the network faster; the first pair of each size then takes a minute.
     """
 
-    def __init__(self, network: FlowNetwork, *, scale: float = 1.0, compiled: bool = False) -> None:
+    def __init__(self, network: FlowNetwork, *, scale: float = 1.0, filled: bool = False, compiled: bool = False) -> None:
         if not 0.0 < scale <= 1.0:
             raise ValueError(f"scale must be over 0 and at most 1, got {scale!r}.")
         self.network = network.eval().requires_grad_(False)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
         self.scale = scale
+        self.filled = filled
         self._forward = torch.compile(self.network) if compiled else self.network
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
@@ -66,6 +70,8 @@ class NeuralFlow:
             found = self._forward(frames[0], frames[1]).fine[-1].float()
         found = found[..., : reduced[0], : reduced[1]]
         flow, sure = found[:, :2], confidence(found[:, 2:])
+        if self.filled:
+            flow = fill_unsure(flow, sure)
         if reduced != tuple(size):
             flow = F.interpolate(flow, size=size, mode="bilinear", align_corners=False)
             factor = torch.tensor([size[1] / reduced[1], size[0] / reduced[0]], device=flow.device)
@@ -77,16 +83,16 @@ class NeuralFlow:
 
 def load_network(name: str) -> FlowNetwork:
     """A flow network with weights of the package."""
-    described = card(name)["size"]
-    size = NetworkSize(**{key: tuple(value) if isinstance(value, list) else value for key, value in described.items()})
-    network = FlowNetwork(size)
+    described: dict[str, Any] = card(name)["size"]
+    described = {key: tuple(value) if isinstance(value, list) else value for key, value in described.items()}
+    network = FlowNetwork(NetworkSize(**described))
     load_strictly(network, load_weights(name), f"the weights {name!r}")
     return network
 
 
 def shipped_flow(name: str) -> NeuralFlow:
-    """The flow of a network with weights of the package, at the scale that its card recommends."""
-    return NeuralFlow(load_network(name), scale=float(card(name)["recommended_scale"]))
+    """The flow of a network with weights of the package, at the scale that its card recommends, filled."""
+    return NeuralFlow(load_network(name), scale=float(card(name)["recommended_scale"]), filled=True)
 
 
 def _prepared(frames: Tensor, size: tuple[int, int]) -> Tensor:

@@ -122,8 +122,10 @@ def train_flow(
         )
         trainer.fit(module, train_dataloaders=Steps())
         _save(folder, module)
-    load_strictly(network, module.state().average, "the running average")
-    return network
+    # Not the network that was trained: its parts may be compiled for the sizes of training, and slow at any other.
+    result = FlowNetwork(options.size).to(device)
+    load_strictly(result, module.state().average, "the running average")
+    return result
 
 
 def _save_now_and_then(folder: Path) -> Any:
