@@ -36,9 +36,9 @@ NOISE = 0.01
 PARTS = {
     "reading frames": "read_frame",
     "loading flows": "_stored",
-    "confidences": "consistency_confidence",
+    "settling flows": "_settled",
     "trajectories": "fit_trajectory",
-    "inverting fields": "inverse_field",
+    "inverting fields": "sources",
     "SSIM": "ssim",
     "PSNR": "psnr",
     "rounding to 8 bits": "to_levels",

@@ -14,12 +14,13 @@ from torch import Tensor
 from qrsc.data.dataset import LoadedFrame
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.media.atomic import atomic_file
-from qrsc.motion import consistency_confidence
+from qrsc.pipeline import _settled
 
 TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence brings along
 
 # From two consecutive frames to the flows between them, [1, 2, H, W] each.
 PairFlow = Callable[[LoadedFrame, LoadedFrame], FlowPair]
+Trusted = tuple[Tensor, Tensor]  # a flow [1, 2, H, W] and its confidence [1, 1, H, W]
 
 
 @dataclass
@@ -41,7 +42,7 @@ class SharedFlow:
     folder: Path | None = None
     _frames: dict[int, LoadedFrame] = field(default_factory=dict)  # by address
     _pairs: dict[tuple[int, int], FlowPair] = field(default_factory=dict)
-    _confidences: dict[tuple[int, int], FlowPair] = field(default_factory=dict)
+    _settled: dict[tuple[int, int], tuple[Trusted, Trusted]] = field(default_factory=dict)
 
     def announce(self, frame: LoadedFrame) -> None:
         """Make a frame known; it is held until it is taken back, so that its address stays its own."""
@@ -51,9 +52,9 @@ class SharedFlow:
         """Forget a frame and the flows from it to the next one."""
         address = frame.rolling.data_ptr()
         self._frames.pop(address, None)
-        for kept in (self._pairs, self._confidences):
-            for pair in [pair for pair in kept if pair[0] == address]:
-                del kept[pair]
+        for pair in [pair for pair in self._pairs if pair[0] == address]:
+            del self._pairs[pair]
+            self._settled.pop(pair, None)
 
     def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
         """Flows of a pair of frames `[1, 3, H, W]`."""
@@ -66,15 +67,15 @@ class SharedFlow:
         self._pairs[pair] = self._stored(known[0], known[1])
         return self._pairs[pair]
 
-    def confidences(self, first: Tensor, second: Tensor) -> FlowPair:
-        """Trust in both flows of a pair of frames `[1, 3, H, W]`, `[1, 1, H, W]` each."""
+    def settled(self, first: Tensor, second: Tensor) -> tuple[Trusted, Trusted]:
+        """Forward and backward flow of a pair of frames `[1, 3, H, W]` as the Corrector uses them, with confidences."""
         pair = first.data_ptr(), second.data_ptr()
-        if pair in self._confidences:
-            return self._confidences[pair]
+        if pair in self._settled:
+            return self._settled[pair]
         forward, backward = self(first, second)
-        both = FlowPair(consistency_confidence(forward, backward), consistency_confidence(backward, forward))
+        both = _settled(forward, backward), _settled(backward, forward)
         if pair in self._pairs:
-            self._confidences[pair] = both
+            self._settled[pair] = both
         return both
 
     def _stored(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
