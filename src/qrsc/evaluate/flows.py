@@ -13,8 +13,8 @@ from torch import Tensor
 
 from qrsc.data.dataset import LoadedFrame
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
+from qrsc.flow.filling import settle_flow
 from qrsc.media.atomic import atomic_file
-from qrsc.pipeline import _settled
 
 TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence brings along
 
@@ -73,7 +73,7 @@ class SharedFlow:
         if pair in self._settled:
             return self._settled[pair]
         forward, backward = self(first, second)
-        both = _settled(forward, backward), _settled(backward, forward)
+        both = settle_flow(forward, backward), settle_flow(backward, forward)
         if pair in self._pairs:
             self._settled[pair] = both
         return both

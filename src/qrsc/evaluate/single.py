@@ -1,4 +1,4 @@
-"""Each frame corrected from its own motion, for scoring on a CPU: the Corrector's frames at a third of its cost.
+"""Each frame corrected from its own motion, for scoring on a CPU: the Corrector's frames at about half its cost.
 
 Without fusion nobody asks where a corrected frame is valid, and of several orders all can share the flows with
 their confidences; the Corrector works out both for itself. A test holds the frames of the two against each other.

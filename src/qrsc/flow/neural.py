@@ -45,7 +45,9 @@ class NeuralFlow:
         compiled: let `torch.compile` make the network faster; the first pair of each size then takes a minute.
     """
 
-    def __init__(self, network: FlowNetwork, *, scale: float = 1.0, filled: bool = False, compiled: bool = False) -> None:
+    def __init__(
+        self, network: FlowNetwork, *, scale: float = 1.0, filled: bool = False, compiled: bool = False
+    ) -> None:
         if not 0.0 < scale <= 1.0:
             raise ValueError(f"scale must be over 0 and at most 1, got {scale!r}.")
         self.network = network.eval().requires_grad_(False)
