@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 
 from qrsc.flow.correlation import (
-    cell_grid,
     correlation_pyramid,
     global_match,
     local_correlation,
@@ -14,6 +13,7 @@ from qrsc.flow.correlation import (
     sample_at,
     standardised,
 )
+from qrsc.warp import pixel_grid
 
 CPU = torch.device("cpu")
 
@@ -42,7 +42,7 @@ def test_a_coarser_level_is_the_correlation_with_pooled_features() -> None:
 
 
 def test_coarse_levels_are_read_at_the_same_place_of_the_frame() -> None:
-    ramp = cell_grid(16, 16, CPU)[:, :1]  # a target whose correlation is its own x coordinate
+    ramp = pixel_grid(16, 16)[None, :1]  # a target whose correlation is its own x coordinate
     pyramid = correlation_pyramid(torch.ones(1, 1, 16, 16), ramp, 3)
     flow = torch.full((1, 2, 16, 16), 0.3)
     found = look_up(pyramid, flow, radius=0)[:, :, 6:10, 6:10]
@@ -54,7 +54,7 @@ def test_local_correlation_is_that_with_the_shifted_warped_target() -> None:
     source, target = features(4), features(5)
     flow = 2.0 * torch.randn(2, 2, 8, 12, generator=torch.Generator().manual_seed(6))
     found = local_correlation(source, target, flow, radius=2)
-    moved = F.pad(sample_at(target, flow + cell_grid(8, 12, CPU)), [2] * 4)
+    moved = F.pad(sample_at(target, flow + pixel_grid(8, 12)), [2] * 4)
     shifts = [(y, x) for y in range(5) for x in range(5)]
     expected = [(source * moved[:, :, y : y + 8, x : x + 12]).sum(1) / 6**0.5 for y, x in shifts]
     torch.testing.assert_close(found, torch.stack(expected, dim=1))

@@ -12,15 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-def cell_grid(height: int, width: int, device: torch.device) -> Tensor:
-    """Centres (x, y) of all cells: `[1, 2, h, w]`, float32."""
-    y, x = torch.meshgrid(
-        torch.arange(height, dtype=torch.float32, device=device),
-        torch.arange(width, dtype=torch.float32, device=device),
-        indexing="ij",
-    )
-    return torch.stack([x, y]).unsqueeze(0)
+from qrsc.warp import pixel_grid
 
 
 def sample_at(values: Tensor, place: Tensor, padding: str = "zeros") -> Tensor:
@@ -55,10 +47,10 @@ def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> tuple[Ten
         chance: `[B, h w, h w]`, logarithm of the probability that a cell (row) matches a cell of the other (column).
     """
     batch, _, height, width = source.shape
-    grid = cell_grid(height, width, source.device)
+    grid = pixel_grid(height, width, device=source.device)
     scores = _all_pairs(source, target) * sharpness  # [B, h w, h w]
     chance = torch.log_softmax(scores, dim=-1)
-    place = chance.exp() @ grid.flatten(2).transpose(1, 2)  # [B, h w, 2]
+    place = chance.exp() @ grid.flatten(1).t()  # [B, h w, 2]
     return place.transpose(1, 2).reshape(batch, 2, height, width) - grid, chance
 
 
@@ -88,9 +80,9 @@ def look_up(pyramid: list[Tensor], flow: Tensor, radius: int) -> Tensor:
         `[B, levels (2 radius + 1)**2, h, w]`, float32.
     """
     batch, _, height, width = flow.shape
-    place = (flow + cell_grid(height, width, flow.device)).permute(0, 2, 3, 1).reshape(-1, 2, 1, 1)
+    place = (flow + pixel_grid(height, width, device=flow.device)).permute(0, 2, 3, 1).reshape(-1, 2, 1, 1)
     window = 2 * radius + 1
-    offset = cell_grid(window, window, flow.device) - radius
+    offset = pixel_grid(window, window, device=flow.device) - radius
     found = []
     for level, volume in enumerate(pyramid):
         centre = (place + 0.5) / 2**level - 0.5
@@ -115,7 +107,7 @@ def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int)
     """
     channels, height, width = source.shape[1:]
     window = 2 * radius + 1
-    moved = sample_at(target, flow + cell_grid(height, width, flow.device)).to(source.dtype)
+    moved = sample_at(target, flow + pixel_grid(height, width, device=flow.device)).to(source.dtype)
     beyond = radius + -(width + 2 * radius) % 8  # products of lengths in eights are much faster on a GPU
     moved = F.pad(moved, [radius, beyond, radius, radius]).permute(0, 2, 1, 3).contiguous()  # [B, h + .., C, w + ..]
     rows = source.permute(0, 2, 3, 1).contiguous() * channels**-0.5  # [B, h, w, C]

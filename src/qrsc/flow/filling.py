@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.flow.correlation import cell_grid
 from qrsc.motion import consistency_confidence
+from qrsc.warp import pixel_grid
 
 POWER = 4  # of the confidence: one of 0.5 weighs a sixteenth of a full one
 PRIOR = 0.02  # weight of the surroundings against what a pixel itself says with full confidence
@@ -57,8 +57,9 @@ def fill_leaving(flow: Tensor) -> Tensor:
 def _stays(flow: Tensor) -> Tensor:
     """Whether points land inside the frame: `[B, 1, H, W]`, bool."""
     height, width = flow.shape[-2:]
-    x, y = (flow + cell_grid(height, width, flow.device)).split(1, dim=1)
-    return (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
+    place = flow + pixel_grid(height, width, device=flow.device)
+    x, y = place[:, :1], place[:, 1:]
+    return ((x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)).unsqueeze(1)
 
 
 def settle_flow(flow: Tensor, reverse_flow: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.flow.correlation import (
-    cell_grid,
     correlation_pyramid,
     global_match,
     local_correlation,
@@ -30,6 +29,7 @@ from qrsc.flow.correlation import (
 )
 from qrsc.flow.encoder import Encoder
 from qrsc.flow.update import Update, Upsampler, aligned, gather_evidence
+from qrsc.warp import pixel_grid
 
 MULTIPLE = 16  # both sides of a frame must be a multiple of this
 
@@ -179,7 +179,7 @@ def _difference(frames: Tensor, others: Tensor, flow: Tensor) -> Tensor:
     """
     height, width = frames.shape[-2:]
     full = F.interpolate(flow, size=(height, width), mode="bilinear", align_corners=False)
-    place = full + cell_grid(height, width, frames.device)
+    place = full + pixel_grid(height, width, device=frames.device)
     moved = sample_at(others, place, padding="border")
     x, y = place[:, :1], place[:, 1:]
     inside = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)

@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow.certainty import negative_log_likelihood
-from qrsc.flow.correlation import cell_grid
 from qrsc.flow.network import Estimates
 from qrsc.learn.pairs import FlowPairs
+from qrsc.warp import pixel_grid
 
 DECAY = 0.8  # weight of a step relative to the one after it
 # Of the global match. It is what starts the training: held to the distance of its mean place only, with a twentieth of
@@ -52,7 +52,7 @@ def _surprise(chance: Tensor, flow: Tensor) -> Tensor:
         `[B, 1, h, w]`.
     """
     height, width = flow.shape[-2:]
-    place = flow + cell_grid(height, width, flow.device)
+    place = flow + pixel_grid(height, width, device=flow.device)
     corner = place.floor()
     part = place - corner
     surprise = flow.new_zeros((len(flow), height * width))
