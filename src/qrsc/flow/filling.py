@@ -59,7 +59,7 @@ def _stays(flow: Tensor) -> Tensor:
     height, width = flow.shape[-2:]
     place = flow + pixel_grid(height, width, device=flow.device)
     x, y = place[:, :1], place[:, 1:]
-    return ((x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)).unsqueeze(1)
+    return (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
 
 
 def settle_flow(flow: Tensor, reverse_flow: Tensor) -> tuple[Tensor, Tensor]:
