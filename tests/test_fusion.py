@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from qrsc.fusion import FUSIONS, AlignedFrames, load_fusion, mean_fusion
-from qrsc.fusion.mean import TIME_CONSTANT
+from qrsc.fusion.mean import DISAGREEMENT, TIME_CONSTANT
 
 
 def aligned(frames: Tensor, valid: Tensor, distance: Tensor, centre: int = 1) -> AlignedFrames:
@@ -29,10 +29,23 @@ def test_equal_frames_give_the_same_frame() -> None:
 
 
 def test_closer_frames_count_more() -> None:
-    frames = torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1).expand(2, 3, 1, 1)
+    frames = torch.tensor([0.5, 0.52]).reshape(2, 1, 1, 1).expand(2, 3, 1, 1)
     distance = torch.tensor([0.3 + TIME_CONSTANT, 0.3]).reshape(2, 1, 1, 1)
     fused = mean_fusion(aligned(frames, torch.ones(2, 1, 1, 1, dtype=torch.bool), distance))
-    torch.testing.assert_close(fused.image, torch.full((1, 3, 1, 1), 1.0 / (1.0 + math.exp(-1.0))))
+    weight = math.exp(-1.0) * math.exp(-((0.02 / DISAGREEMENT) ** 2))
+    expected = (0.5 * weight + 0.52) / (weight + 1.0)
+    torch.testing.assert_close(fused.image, torch.full((1, 3, 1, 1), expected))
+
+
+def test_a_frame_that_shows_something_else_leaves_no_ghost() -> None:
+    centre = rand(1, 3, 9, 12).expand(3, 3, 9, 12).clone()
+    frames = centre.clone()
+    frames[0, :, 2:7, 3:8] = 1.0 - frames[0, :, 2:7, 3:8].round()  # the opposite of what the others show
+    everywhere = torch.ones(3, 1, 9, 12, dtype=torch.bool)
+    fused = mean_fusion(aligned(frames, everywhere, torch.full((3, 1, 9, 12), 0.2)))
+    inside = (fused.image[0, :, 4, 5] - centre[0, :, 4, 5]).abs().max()
+    assert float(inside) < 1e-3
+    torch.testing.assert_close(fused.image[0, :, :, 11], centre[0, :, :, 11])
 
 
 def test_frames_that_do_not_show_a_pixel_are_left_out() -> None:

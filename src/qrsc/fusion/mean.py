@@ -1,8 +1,10 @@
-"""Fusion without a network: the mean of the corrected frames, weighted by validity and closeness in time."""
+"""Fusion without a network: a mean of the corrected frames, weighted by validity, closeness in time and agreement."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.warp import Warped
@@ -11,6 +13,11 @@ from qrsc.warp import Warped
 # three-frame samples with DIS flow, mean PSNR at the middle row for 0.1 | 0.25 | 0.5 | 1.5: Carla-RS 32.7 | 32.8 |
 # 32.9 | 33.0, Fastec-RS 29.5 | 29.7 | 29.9 | 29.8, BS-RSC 27.5 | 27.5 | 27.6 | 27.7.
 TIME_CONSTANT = 0.5
+# A frame that differs from the centre one by this much (root mean square over a small window, in [0, 1]) counts 1/e as
+# much: where the motion was found wrong, one surface would be seen twice. Without it there is a ghost beside thin poles;
+# on the same samples it costs 0.04, 0.05 and 0.01 dB.
+DISAGREEMENT = 0.15
+WINDOW = 5  # pixels
 
 
 def mean_fusion(aligned: AlignedFrames) -> Warped:
@@ -21,9 +28,18 @@ def mean_fusion(aligned: AlignedFrames) -> Warped:
     Returns:
         `[B, 3, H, W]` and `[B, 1, H, W]` bool.
     """
-    closeness = torch.exp(-aligned.time_distance / TIME_CONSTANT)
-    weight = torch.where(aligned.valid, closeness, torch.zeros_like(closeness))  # [B, T, 1, H, W]
+    weight = torch.exp(-aligned.time_distance / TIME_CONSTANT) * _agreement(aligned)  # [B, T, 1, H, W]
+    weight = torch.where(aligned.valid, weight, torch.zeros_like(weight))
     total = weight.sum(1)
     seen = aligned.valid.any(1)
     mean = (weight * aligned.frames).sum(1) / torch.where(seen, total, torch.ones_like(total))
     return Warped(torch.where(seen, mean, aligned.frames[:, aligned.centre]), seen)
+
+
+def _agreement(aligned: AlignedFrames) -> Tensor:
+    """How alike each frame is to the centre one around a pixel, `[B, T, 1, H, W]`; 1 where the centre has nothing."""
+    centre = aligned.frames[:, aligned.centre, None]
+    squared = (aligned.frames - centre).square().mean(2)  # [B, T, H, W]
+    around = F.avg_pool2d(squared, WINDOW, 1, WINDOW // 2, count_include_pad=False).unsqueeze(2)
+    alike = torch.exp(-around / DISAGREEMENT**2)
+    return torch.where(aligned.valid[:, aligned.centre, None], alike, torch.ones_like(alike))
