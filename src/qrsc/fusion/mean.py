@@ -14,8 +14,8 @@ from qrsc.warp import Warped
 # 32.9 | 33.0, Fastec-RS 29.5 | 29.7 | 29.9 | 29.8, BS-RSC 27.5 | 27.5 | 27.6 | 27.7.
 TIME_CONSTANT = 0.5
 # A frame that differs from the centre one by this much (root mean square over a small window, in [0, 1]) counts 1/e as
-# much: where the motion was found wrong, one surface would be seen twice. Without it there is a ghost beside thin poles;
-# on the same samples it costs 0.04, 0.05 and 0.01 dB.
+# much: where the motion was found wrong, one surface would be seen twice. Without it there is a ghost beside thin
+# poles; on the same samples it costs 0.04, 0.05 and 0.01 dB.
 DISAGREEMENT = 0.15
 WINDOW = 5  # pixels
 
