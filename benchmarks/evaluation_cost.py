@@ -88,12 +88,12 @@ class _one_thread:
         import qrsc.evaluate.run as run
 
         self._pool = run.ThreadPoolExecutor
-        run.ThreadPoolExecutor = _Immediate  # type: ignore[assignment, misc]
+        run.ThreadPoolExecutor = _Immediate  # type: ignore[assignment, misc]  # replaced to profile
 
     def __exit__(self, *_: object) -> None:
         import qrsc.evaluate.run as run
 
-        run.ThreadPoolExecutor = self._pool  # type: ignore[misc]
+        run.ThreadPoolExecutor = self._pool  # type: ignore[misc]  # put back
 
 
 class _Immediate:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,6 +12,8 @@ from torch import Tensor
 
 from qrsc.motion import ORDERS, correction_field, fit_trajectory, solve_trajectory
 from qrsc.timing import SCANS, Readout
+
+from .edits import EDITS
 
 NAN, INF = float("nan"), float("inf")
 
@@ -64,29 +65,6 @@ def test_any_flow_gives_a_finite_motion(
     if not scale < 1e10:
         assert not bool(found.valid.any())
         assert float(field.abs().max()) == 0.0
-
-
-Edit = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], Callable[[Readout], Readout]]
-
-
-def _negated(flow: Tensor, component: int) -> Tensor:
-    signs = torch.ones(2, 1, 1, dtype=flow.dtype)
-    signs[component] = -1.0
-    return flow * signs
-
-
-# Each edit of a picture, what it does to a flow, and to the readout.
-EDITS: dict[str, Edit] = {
-    "upside down": (lambda p: p.flip(-2), lambda f: _negated(f, 1).flip(-2), Readout.flipped_vertically),
-    "mirrored": (lambda p: p.flip(-1), lambda f: _negated(f, 0).flip(-1), Readout.flipped_horizontally),
-    "transposed": (lambda p: p.transpose(-1, -2), lambda f: f.flip(-3).transpose(-1, -2), Readout.transposed),
-    "quarter turn": (
-        lambda p: torch.rot90(p, 1, (-2, -1)),
-        # (dx, dy) turns counter-clockwise to (dy, -dx), y pointing down.
-        lambda f: torch.rot90(_negated(f.flip(-3), 1), 1, (-2, -1)),
-        lambda readout: readout.rotated(1),
-    ),
-}
 
 
 @settings(max_examples=25)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ from qrsc.motion import ORDERS
 from qrsc.pipeline import WINDOWS, Corrected, Corrector, MotionName, correct
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import INTERPOLATIONS, WARP_METHODS, Interpolation, Warped, pixel_grid
+
+from .edits import EDITS
 
 MOTIONS: tuple[MotionName, ...] = ("linear", "quadratic", "cubic")
 
@@ -314,27 +316,6 @@ def test_any_clip_and_any_flow_give_a_picture(
     assert corrected.shape == clip.shape
     assert corrected.dtype == dtype
     assert bool(((corrected >= 0) & (corrected <= 1)).all())  # and so finite
-
-
-Edit = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], Callable[[Readout], Readout]]
-
-
-def _negated(flow: Tensor, component: int) -> Tensor:
-    signs = torch.ones(2, 1, 1, dtype=flow.dtype)
-    signs[component] = -1.0
-    return flow * signs
-
-
-EDITS: dict[str, Edit] = {
-    "upside down": (lambda p: p.flip(-2), lambda f: _negated(f, 1).flip(-2), Readout.flipped_vertically),
-    "mirrored": (lambda p: p.flip(-1), lambda f: _negated(f, 0).flip(-1), Readout.flipped_horizontally),
-    "transposed": (lambda p: p.transpose(-1, -2), lambda f: f.flip(-3).transpose(-1, -2), Readout.transposed),
-    "quarter turn": (
-        lambda p: torch.rot90(p, 1, (-2, -1)),
-        lambda f: torch.rot90(_negated(f.flip(-3), 1), 1, (-2, -1)),
-        lambda readout: readout.rotated(1),
-    ),
-}
 
 
 @pytest.mark.parametrize("scan", SCANS)

@@ -64,7 +64,7 @@ _LAYOUTS: dict[LayoutName, Layout] = {
         Readout(1.0),
         marker="meta.log",
     ),
-    # The authors give gamma = 0.45; 0.425 fits the frames better by 2 dB (see docs/conventions.md).
+    # The authors give gamma = 0.45. On four true frames 0.425 is better by 2.4 dB: 33.67 against 31.31 (QRS, DIS flow).
     "bsrsc": Layout("BS-RSC", {"rolling": "RS/{:05d}", "middle": "GS/{:05d}"}, Readout(0.425)),
     "plain": Layout("plain", {"rolling": "RS/{:05d}", "middle": "GS/{:05d}", "middle_mask": "mask/{:05d}"}, None),
     "sim": Layout(

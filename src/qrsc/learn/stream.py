@@ -77,7 +77,7 @@ class PairPool:
                 torch.cuda.current_stream(self.device).wait_event(self._written)
             drawn = {name: values.index_select(0, index) for name, values in self._store.items()}
             if self.device.type == "cuda":
-                self._read = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                self._read = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stubs
                 self._read.record(torch.cuda.current_stream(self.device))
             self.drawn += count
             self._changed.notify_all()
@@ -101,7 +101,7 @@ class PairPool:
                 raise RuntimeError("rendering of training pairs failed; the cause is above.") from self._failure
 
     def _render_until_closed(self) -> None:
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # torch's stubs
         try:
             with torch.cuda.stream(stream):
                 while not self._closing:
@@ -135,7 +135,7 @@ class PairPool:
             for name, value in values.items():
                 self._store[name].index_copy_(0, slots, value)
             if self.device.type == "cuda":
-                self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stubs
                 self._written.record(torch.cuda.current_stream(self.device))
             self.rendered += len(pairs)
             self._changed.notify_all()
