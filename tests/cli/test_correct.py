@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import qrsc.pipeline
 from qrsc import Corrected, Corrector, Readout
-from qrsc.cli import app as commands
+from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.fusion import FusionName
 from qrsc.media.frames import list_frames, read_frame, read_frames, write_frame

@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from qrsc.cli import app as commands
+from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.data.dataset import MASKS
 from qrsc.data.layouts import LAYOUTS, SPLITS, LayoutName, get_layout

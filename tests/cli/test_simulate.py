@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from qrsc.cli import app as commands
+from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.data.layouts import LAYOUTS, LayoutName, get_layout, index_sequences
 from qrsc.media.frames import read_frame, write_frame

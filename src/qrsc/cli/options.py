@@ -1,0 +1,20 @@
+"""The words that options take, shared by the commands."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ScanOption = Literal["top-down", "bottom-up", "left-right", "right-left"]
+InstantOption = Literal["first", "middle", "last"]
+MotionOption = Literal["linear", "quadratic", "cubic"]
+FusionOption = Literal["none", "mean"]
+WarpOption = Literal["invert", "splat", "negate"]
+DeviceOption = Literal["auto", "cpu", "cuda", "mps"]
+LayoutOption = Literal["carla", "fastec", "bsrsc", "plain", "sim", "video"]
+StyleOption = Literal["mixed", "driving", "walking", "panning", "drone", "hand shake", "zoom", "roll"]
+SetOption = Literal["sim-easy", "sim-shake", "sim-drive", "sim-occlusion", "sim-nonlinear"]
+MixingOption = Literal["nearest", "linear"]
+DataLayoutOption = Literal["carla", "fastec", "bsrsc", "acc", "plain", "sim"]
+EvaluateLayoutOption = Literal["carla", "fastec", "bsrsc", "acc", "plain", "sim", "all"]
+TruthOption = Literal["first", "middle", "both"]
+SplitOption = Literal["train", "val", "test"]
