@@ -10,6 +10,8 @@ from torch import Tensor
 from qrsc.simulate.curves import invert_homographies
 from qrsc.simulate.surfaces import Scene
 
+GPU_ELEMENTS = 1 << 24  # points on surfaces that a GPU works on at a time; 64 MiB for each intermediate
+
 
 @dataclass(frozen=True)
 class Hits:
@@ -58,6 +60,20 @@ def pixel_grid(scene: Scene) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+def surface_groups(scene: Scene, points: int | None = None) -> list[slice]:
+    """Which surfaces to work on at a time, when something is asked of all of them at many points.
+
+    A processor works on one: what it makes stays in the cache. A GPU takes many, since every step has to be ordered
+    from it, which takes longer than the step itself on the pixels of one surface.
+
+    Args:
+        points: how many there are; all pixels if None.
+    """
+    points = scene.batch * scene.size[0] * scene.size[1] if points is None else points
+    together = 1 if scene.device.type == "cpu" else max(1, GPU_ELEMENTS // max(1, points))
+    return [slice(first, min(first + together, scene.count)) for first in range(0, scene.count, together)]
+
+
 def cast(inverse: Tensor, x: Tensor, y: Tensor) -> Hits:
     """Rays through pixels against one surface each.
 
@@ -103,34 +119,36 @@ def edge_lines(scene: Scene, inverse: Tensor) -> Tensor:
 
 
 def filled_part(lines: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """How much of each pixel the rectangle of a surface fills, antialiased; `[B, H, W]`, 0 to 1.
+    """How much of each pixel the rectangles of surfaces fill, antialiased; `[G, B, H, W]`, 0 to 1.
 
     A strip thinner than a pixel gets its true share, which is what keeps thin poles from flickering.
 
     Args:
-        lines: `[B, 5, 3, ...]`, of one surface, from `edge_lines`.
-        x, y: pixel coordinates, broadcastable to `[B, H, W]`.
+        lines: `[G, B, 5, 3, ...]`, of G surfaces, from `edge_lines`.
+        x, y: pixel coordinates, broadcastable to `[G, B, H, W]`.
     """
     inside = [
-        torch.addcmul(lines[:, edge, 1] * y + (lines[:, edge, 2] + 0.5), lines[:, edge, 0], x).clamp_(0.0, 1.0)
+        torch.addcmul(lines[:, :, edge, 1] * y + (lines[:, :, edge, 2] + 0.5), lines[:, :, edge, 0], x).clamp_(0.0, 1.0)
         for edge in range(4)
     ]
     across = (inside[0] + inside[1]).sub_(1.0).clamp_min_(0.0)
     along = (inside[2] + inside[3]).sub_(1.0).clamp_min_(0.0)
-    horizon = torch.addcmul(lines[:, 4, 1] * y + lines[:, 4, 2], lines[:, 4, 0], x)
+    horizon = torch.addcmul(lines[:, :, 4, 1] * y + lines[:, :, 4, 2], lines[:, :, 4, 0], x)
     return across.mul_(along).mul_(horizon.clamp_(0.0, 1.0))
 
 
-def depth_within(scene: Scene, surface: int, inverse: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Inverse depth where the very point of each ray lies on the rectangle of a surface, else 0; `[B, H, W]`.
+def depth_within(scene: Scene, surfaces: slice, inverse: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Inverse depth where the very point of each ray lies on the rectangle of a surface, else 0; `[G, B, H, W]`.
 
     Args:
-        inverse: `[B, 3, 3, ...]`, of one surface.
-        x, y: pixel coordinates, broadcastable to `[B, H, W]`.
+        surfaces: which G of them.
+        inverse: `[G, B, 3, 3, ...]`, of these.
+        x, y: pixel coordinates, broadcastable to `[G, B, H, W]`.
     """
-    u_min, v_min, u_max, v_max = scene.surfaces.extent[:, surface].reshape(-1, 4, 1, 1).unbind(1)
+    limits = scene.surfaces.extent[:, surfaces].transpose(0, 1)[..., None, None]  # [G, B, 4, 1, 1]
+    u_min, v_min, u_max, v_max = limits.unbind(2)
     scaled_u, scaled_v, depth = (
-        torch.addcmul(torch.addcmul(inverse[:, row, 2], inverse[:, row, 1], y), inverse[:, row, 0], x)
+        torch.addcmul(torch.addcmul(inverse[:, :, row, 2], inverse[:, :, row, 1], y), inverse[:, :, row, 0], x)
         for row in range(3)
     )
     within = (scaled_u >= u_min * depth) & (scaled_u <= u_max * depth)

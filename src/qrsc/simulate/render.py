@@ -20,6 +20,7 @@ from qrsc.simulate.rays import (
     mapped,
     mask_opacity,
     pixel_grid,
+    surface_groups,
 )
 from qrsc.simulate.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
@@ -110,7 +111,7 @@ def _shade(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor, spacing: float) 
     # Where one surface is all there is, which is most of the picture, nothing can be in front of it.
     shared = _indices((opacity > 0).sum(0).flatten().index_select(0, picks.pixel) > 1)
     clear = _clearance(
-        picks.kept(shared), hits.kept(shared), matrices[shared], inverse, depths.flatten(1), flat_opacity
+        scene, picks.kept(shared), hits.kept(shared), matrices[shared], inverse, depths.flatten(1), flat_opacity
     )
     weight = own.index_copy(0, shared, own[shared] * clear)
     seen = torch.zeros_like(flat_opacity[0]).index_add_(0, picks.pixel, weight)
@@ -130,10 +131,10 @@ def _geometry(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor) -> tuple[Tens
     lines = edge_lines(scene, inverse)
     depths = inverse.new_empty((scene.count, scene.batch, *scene.size))
     filled = torch.empty_like(depths)
-    for surface in range(scene.count):
-        third = inverse[surface, :, 2]
-        torch.addcmul(third[:, 1] * y + third[:, 2], third[:, 0], x, out=depths[surface])
-        filled[surface] = filled_part(lines[surface], x, y)
+    for group in surface_groups(scene):
+        third = inverse[group, :, 2]  # [G, B, 3, H, 1]
+        torch.addcmul(third[:, :, 1] * y + third[:, :, 2], third[:, :, 0], x, out=depths[group])
+        filled[group] = filled_part(lines[group], x, y)
     return depths, filled
 
 
@@ -179,7 +180,9 @@ def _surface_colour(scene: Scene, picks: Picks, hits: Hits, spacing: float) -> T
     return torch.lerp(haze[:, :3], colour, clear)
 
 
-def _clearance(picks: Picks, hits: Hits, matrices: Tensor, inverse: Tensor, depths: Tensor, opacity: Tensor) -> Tensor:
+def _clearance(
+    scene: Scene, picks: Picks, hits: Hits, matrices: Tensor, inverse: Tensor, depths: Tensor, opacity: Tensor
+) -> Tensor:
     """How much of the picks the other surfaces leave to see: `[M]`, 0 to 1.
 
     Inverse depths are linear over the image, so that where two planes cut each other their distance from the cut in
@@ -190,13 +193,14 @@ def _clearance(picks: Picks, hits: Hits, matrices: Tensor, inverse: Tensor, dept
     """
     clear = torch.ones_like(hits.u)
     tiny = torch.finfo(clear.dtype).tiny
-    slopes = inverse[:, :, 2, :2].flatten(3)  # [S, B, 2, N]
-    line = picks.scene * slopes.shape[3] + (picks.column if inverse.shape[-1] > 1 else picks.row)
-    for other in range(depths.shape[0]):
-        slope_x = slopes[other, :, 0].flatten().index_select(0, line) - matrices[:, 2, 0]
-        slope_y = slopes[other, :, 1].flatten().index_select(0, line) - matrices[:, 2, 1]
-        ahead = depths[other].index_select(0, picks.pixel) - hits.inverse_depth
+    slopes = inverse[:, :, 2, :2].flatten(3).permute(2, 0, 1, 3).flatten(2)  # [2, S, B N]
+    line = picks.scene * (slopes.shape[2] // scene.batch) + (picks.column if inverse.shape[-1] > 1 else picks.row)
+    numbers = torch.arange(scene.count, device=scene.device)[:, None]
+    for others in surface_groups(scene, len(clear)):
+        slope_x = slopes[0, others].index_select(1, line) - matrices[:, 2, 0]  # [G, M]
+        slope_y = slopes[1, others].index_select(1, line) - matrices[:, 2, 1]
+        ahead = depths[others].index_select(1, picks.pixel) - hits.inverse_depth
         in_front = (ahead / (torch.hypot(slope_x, slope_y) + tiny) + 0.5).clamp(0.0, 1.0)
-        in_front = torch.where(picks.surface == other, 0.0, in_front)
-        clear = clear * (1.0 - opacity[other].index_select(0, picks.pixel) * in_front)
+        in_front = torch.where(picks.surface == numbers[others], 0.0, in_front)
+        clear = clear * (1.0 - opacity[others].index_select(1, picks.pixel) * in_front).prod(0)
     return clear

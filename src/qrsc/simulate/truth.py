@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qrsc.simulate.rays import Picks, cast, depth_within, inverse_rows, mask_opacity, pixel_grid
+from qrsc.simulate.rays import Picks, cast, depth_within, inverse_rows, mask_opacity, pixel_grid, surface_groups
 from qrsc.simulate.render import instant, row_times
 from qrsc.simulate.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
@@ -107,8 +107,8 @@ def seen_points(scene: Scene, times: Tensor) -> SeenPoints:
     inverse = inverse_rows(scene, times)
     x, y = pixel_grid(scene)
     depths = x.new_zeros((scene.count, scene.batch, *scene.size))
-    for surface in range(scene.count):
-        depths[surface] = depth_within(scene, surface, inverse[surface], x, y)
+    for group in surface_groups(scene):
+        depths[group] = depth_within(scene, group, inverse[group], x, y)
     picks = Picks.where((depths > 0) & _has_mask(scene))
     hits = cast(picks.matrices(inverse), x.flatten()[picks.column], y.flatten()[picks.row])
     solid = mask_opacity(scene, picks, hits) >= 0.5
@@ -186,11 +186,14 @@ def _hidden(scene: Scene, surface: Tensor, place: Tensor, inverse_depth: Tensor,
     upper_part = (coordinate - lower).flatten()
     weight = torch.stack([1.0 - upper_part, upper_part], dim=1)
     nearer = torch.zeros((scene.count, *surface.shape), dtype=torch.bool, device=scene.device)
-    for other in range(scene.count):
-        mixed = F.embedding_bag(index, table[other], per_sample_weights=weight, mode="sum")  # [P, 9]
-        matrices = mixed.t().reshape(3, 3, *surface.shape).permute(2, 0, 1, 3, 4)
-        ahead = depth_within(scene, other, matrices, place[0], place[1]) > inverse_depth
-        nearer[other] = ahead & (surface != other)
+    numbers = torch.arange(scene.count, device=scene.device).reshape(-1, 1, 1, 1)
+    for group in surface_groups(scene):
+        mixed = torch.stack(
+            [F.embedding_bag(index, rows, per_sample_weights=weight, mode="sum") for rows in table[group]]
+        )  # [G, P, 9]
+        matrices = mixed.transpose(1, 2).reshape(-1, 3, 3, *surface.shape).permute(0, 3, 1, 2, 4, 5)
+        ahead = depth_within(scene, group, matrices, place[0], place[1]) > inverse_depth
+        nearer[group] = ahead & (surface != numbers[group])
     picks = Picks.where(nearer & _has_mask(scene))
     if picks.pixel.numel() == 0:
         return nearer.any(dim=0)
