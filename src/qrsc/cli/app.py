@@ -16,6 +16,8 @@ from qrsc.cli.commands.data import data
 from qrsc.cli.commands.demo import demo
 from qrsc.cli.commands.evaluate import evaluate
 from qrsc.cli.commands.simulate import simulate
+from qrsc.cli.commands.train import train
+from qrsc.cli.commands.weights import weights
 
 app = typer.Typer(
     add_completion=False,
@@ -40,6 +42,7 @@ def qrsc(
     """Rolling-shutter correction of video: every row of a frame brought to one instant."""
 
 
-for command in (correct, demo, simulate, evaluate):
+for command in (correct, demo, simulate, evaluate, weights):
     app.command()(command)
 app.add_typer(data, name="data")
+app.add_typer(train, name="train")

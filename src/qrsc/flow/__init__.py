@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+from qrsc.flow.adapters import ptlflow_flow, torchvision_flow
 from qrsc.flow.dis import DisFlow
-from qrsc.flow.neural import shipped_flow
-from qrsc.flow.protocol import FlowEstimator, FlowPair
+from qrsc.flow.neural import flow_from_file, shipped_flow
+from qrsc.flow.precomputed import PrecomputedFlow
+from qrsc.flow.protocol import ClipFlow, FlowEstimator, FlowPair
 from qrsc.flow.refined import RefinedFlow
 
-__all__ = ["FLOWS", "DisFlow", "FlowEstimator", "FlowPair", "load_flow"]
+__all__ = ["FLOWS", "ClipFlow", "DisFlow", "FlowEstimator", "FlowPair", "load_flow"]
 
 _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
     "dis": lambda: DisFlow("medium"),
@@ -22,12 +25,35 @@ _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
 FLOWS: tuple[str, ...] = tuple(_ESTIMATORS)
 
 
+# By the word before the colon: other people's networks, called with what stands before and after an "@".
+_ADAPTERS: dict[str, Callable[[str, str | None], FlowEstimator]] = {
+    "torchvision": torchvision_flow,
+    "ptlflow": ptlflow_flow,
+}
+
+
 def load_flow(name: str = "dis") -> FlowEstimator:
     """A flow estimator by name.
 
-    `dis` is OpenCV's Dense Inverse Search (medium preset), with `dis-fast` and `dis-ultrafast`; `raft-rs` is the flow
-    network with the package's own weights, and `raft-rs+dis` the same refined by a search.
+    - `dis` is OpenCV's Dense Inverse Search (medium preset), with `dis-fast` and `dis-ultrafast`;
+    - `raft-rs` is the flow network with the package's own weights, and `raft-rs+dis` the same refined by a search;
+    - `FILE.safetensors` is the flow network with weights from a file;
+    - `FILE.npz`, or a folder, holds flows that were computed before; see `qrsc.flow.precomputed`;
+    - `torchvision:raft_large`, `torchvision:raft_small@C_T_V2`, `ptlflow:gma@things`, ... are networks of these
+      packages; see `qrsc.flow.adapters`.
     """
-    if name not in _ESTIMATORS:
-        raise ValueError(f"unknown flow {name!r}; choose one of {', '.join(FLOWS)}.")
-    return _ESTIMATORS[name]()
+    if name in _ESTIMATORS:
+        return _ESTIMATORS[name]()
+    package, colon, rest = name.partition(":")
+    if colon and package in _ADAPTERS:
+        model, _, checkpoint = rest.partition("@")
+        return _ADAPTERS[package](model, checkpoint or None)
+    path = Path(name)
+    if path.suffix == ".safetensors":
+        return flow_from_file(path)
+    if path.suffix == ".npz" or path.is_dir():
+        return PrecomputedFlow(path)
+    raise ValueError(
+        f"unknown flow {name!r}; choose one of {', '.join(FLOWS)}, a file of weights (.safetensors), a file (.npz) or "
+        f"folder of flows, or another package's network such as torchvision:raft_large or ptlflow:gma@things."
+    )

@@ -15,13 +15,13 @@ from torch import Tensor
 from qrsc.warp import pixel_grid
 
 
-def sample_at(values: Tensor, place: Tensor, padding: str = "zeros") -> Tensor:
-    """Values `[B, C, h, w]` at places `[B, 2, h', w']` (x, y), bilinear, in float32: `[B, C, h', w']`."""
+def sample_at(values: Tensor, place: Tensor) -> Tensor:
+    """Values `[B, C, h, w]` at places `[B, 2, h', w']` (x, y), bilinear, 0 outside, in float32: `[B, C, h', w']`."""
     height, width = values.shape[-2:]
     x = (place[:, 0] + 0.5) * (2.0 / width) - 1.0
     y = (place[:, 1] + 0.5) * (2.0 / height) - 1.0
     grid = torch.stack([x, y], dim=-1).float()
-    return F.grid_sample(values.float(), grid, mode="bilinear", padding_mode=padding, align_corners=False)
+    return F.grid_sample(values.float(), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
 def standardised(features: Tensor) -> Tensor:

@@ -180,7 +180,7 @@ def _difference(frames: Tensor, others: Tensor, flow: Tensor) -> Tensor:
     height, width = frames.shape[-2:]
     full = F.interpolate(flow, size=(height, width), mode="bilinear", align_corners=False)
     place = full + pixel_grid(height, width, device=frames.device)
-    moved = sample_at(others, place, padding="border")
+    moved = sample_at(others, place)
     x, y = place[:, :1], place[:, 1:]
     inside = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
     return torch.where(inside, frames.float() - moved, 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +14,7 @@ from qrsc.flow.certainty import confidence
 from qrsc.flow.filling import fill_unsure
 from qrsc.flow.network import MULTIPLE, FlowNetwork, NetworkSize
 from qrsc.flow.protocol import FlowPair, check_pair
-from qrsc.weights import card, load_strictly, load_weights
+from qrsc.weights import WeightsError, card, load_strictly, load_weights, read_notes, read_weights
 
 MIN_SIDE = 64  # pixels; smaller frames are extended by their edges
 
@@ -85,11 +87,29 @@ class NeuralFlow:
 
 def load_network(name: str) -> FlowNetwork:
     """A flow network with weights of the package."""
-    described: dict[str, Any] = card(name)["size"]
-    described = {key: tuple(value) if isinstance(value, list) else value for key, value in described.items()}
-    network = FlowNetwork(NetworkSize(**described))
+    network = FlowNetwork(network_size(card(name)["size"]))
     load_strictly(network, load_weights(name), f"the weights {name!r}")
     return network
+
+
+def flow_from_file(path: Path) -> NeuralFlow:
+    """The flow of a network with weights from a file that training wrote; of the shipped size if it does not say."""
+    notes = read_notes(path)
+    size = network_size(json.loads(notes["size"])) if "size" in notes else NetworkSize()
+    network = FlowNetwork(size)
+    load_strictly(network, read_weights(path), str(path))
+    return NeuralFlow(network, filled=True)
+
+
+def network_size(described: dict[str, Any]) -> NetworkSize:
+    """A size from what a card or a file's notes say about it."""
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in described.items()
+    }
+    try:
+        return NetworkSize(**values)
+    except TypeError as error:
+        raise WeightsError(f"these weights are of another kind of flow network: {error}.") from error
 
 
 def shipped_flow(name: str) -> NeuralFlow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -27,6 +27,13 @@ class FlowEstimator(Protocol):
     """
 
     def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair: ...
+
+
+@runtime_checkable
+class ClipFlow(Protocol):
+    """Flows of one clip, which are known by the number of the pair: 0 for the first two frames."""
+
+    def pair(self, number: int, first: Tensor, second: Tensor) -> FlowPair: ...
 
 
 def check_pair(first: Tensor, second: Tensor) -> None:

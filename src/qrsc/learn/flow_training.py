@@ -72,7 +72,7 @@ class FlowTraining(lightning.LightningModule):
         schedule: how long and how fast.
         minutes: the most that this run may take; the schedule may go on beyond it.
         decay: of the running average, a step.
-        compiled: compile the convolutional parts with `torch.compile`.
+        compiled: compile the convolutional parts and the loss with `torch.compile`.
     """
 
     def __init__(
@@ -100,7 +100,9 @@ class FlowTraining(lightning.LightningModule):
         self._started: float | None = None
         self._average: list[Tensor] | None = None
         self._restored: TrainingState | None = None
+        self._loss = flow_loss
         if compiled:
+            self._loss = torch.compile(flow_loss, dynamic=False)
             for part in (network.encoder, network.update, network.fine_update, network.enlarge, network.fine_enlarge):
                 part.compile(dynamic=False)  # two of them are used at two sizes, each of which stays
 
@@ -149,8 +151,11 @@ class FlowTraining(lightning.LightningModule):
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
         """Set the learning rate, or end the run (-1) when its time is over."""
-        progress = self.schedule.progress(self.minutes, self.steps_done)
-        if progress >= 1.0 or self.minutes - self.minutes_before >= self.run_minutes:
+        minutes = self.minutes
+        if self.trainer.world_size > 1:  # the clocks of several processes differ, and they must stop and learn alike
+            minutes = self.trainer.strategy.broadcast(minutes)
+        progress = self.schedule.progress(minutes, self.steps_done)
+        if progress >= 1.0 or minutes - self.minutes_before >= self.run_minutes:
             self.trainer.should_stop = True
             return -1
         for group in self._optimizer().param_groups:
@@ -161,7 +166,7 @@ class FlowTraining(lightning.LightningModule):
         """The loss on one batch of pairs."""
         with torch.autocast(self.device.type, enabled=False):
             pairs: FlowPairs = self.pool.draw(self.batch)
-        loss = flow_loss(self.network(pairs.first, pairs.second, True), pairs)
+        loss = self._loss(self.network(pairs.first, pairs.second, True), pairs)
         self._recent.append(loss.detach())
         return loss
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from qrsc.learn.augment import photometric
 from qrsc.learn.pairs import FlowPairs, mirrored
+from qrsc.simulate.sets import require_free_seed
 
 Renderer = Callable[[torch.Generator], FlowPairs]
 
@@ -29,7 +30,7 @@ class PairPool:
         capacity: how many pairs are kept. It should be many times the number that `render` returns.
         device: where the pairs are kept and the batches come from.
         uses: how often a pair is drawn on average.
-        seed: of everything random here.
+        seed: of everything random here; under 2**30, so that it never makes a scene of the fixed test sets.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class PairPool:
         self.rendered = 0
         self.drawn = 0
         self._render = render
-        self._rendering = torch.Generator().manual_seed(2 * seed)
+        self._rendering = torch.Generator().manual_seed(require_free_seed(2 * seed))
         self._drawing = torch.Generator(self.device).manual_seed(2 * seed + 1)
         self._store: dict[str, Tensor] = {}
         self._changed = threading.Condition()

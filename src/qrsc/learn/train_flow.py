@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,9 @@ class FlowOptions:
         pool, uses: pairs kept on the device, and how often each is drawn on average.
         compiled: use `torch.compile`.
         seed: of the first weights and the data.
+        devices, nodes: GPUs (or processes) of each machine, and machines. Lightning starts one process for each device
+            of a machine, or joins those that torchrun or a cluster has started; each renders its own pairs, and a step
+            takes `batch` from each.
     """
 
     size: NetworkSize = field(default_factory=NetworkSize)
@@ -51,6 +56,8 @@ class FlowOptions:
     uses: float = 2.0
     compiled: bool = False
     seed: int = 0
+    devices: int = 1
+    nodes: int = 1
 
 
 def train_flow(
@@ -89,10 +96,10 @@ def train_flow(
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     if start is not None:
         load_strictly(network, start, "the weights to start from")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = own_device()
     state = load_state(folder) if resume else None
-    # A resumed run must not see the first run's pairs again.
-    seed = options.seed + (state.step if state is not None else 0)
+    # A resumed run must not see the first run's pairs again, nor one process those of another.
+    seed = options.seed + (state.step if state is not None else 0) + 1_000_003 * own_rank(options.devices)
     with PairPool(render, capacity=options.pool, device=device, uses=options.uses, seed=seed) as pool:
         module = FlowTraining(
             network,
@@ -109,7 +116,9 @@ def train_flow(
             render.progress = lambda: module.schedule.progress(module.minutes, module.steps_done)
         trainer = lightning.Trainer(
             accelerator=device.type,
-            devices=1,
+            devices=options.devices,
+            num_nodes=options.nodes,
+            strategy="ddp" if options.devices * options.nodes > 1 else "auto",
             precision="bf16-mixed" if device.type == "cuda" else "32-true",
             max_epochs=1,
             gradient_clip_val=1.0,
@@ -121,11 +130,24 @@ def train_flow(
             callbacks=[_save_now_and_then(folder)],
         )
         trainer.fit(module, train_dataloaders=Steps())
-        _save(folder, module)
+        if trainer.is_global_zero:
+            _save(folder, module)
     # Not the network that was trained: its parts may be compiled for the sizes of training, and slow at any other.
     result = FlowNetwork(options.size).to(device)
     load_strictly(result, module.state().average, "the running average")
     return result
+
+
+def own_rank(devices: int) -> int:
+    """Which of all the processes of a training this is, from what its launcher says; 0 if there is one."""
+    return int(os.environ.get("NODE_RANK", 0)) * devices + int(os.environ.get("LOCAL_RANK", 0))
+
+
+def own_device() -> torch.device:
+    """Where this process trains: the GPU with its number among those of the machine, or the processor."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
 
 
 def _save_now_and_then(folder: Path) -> Any:
@@ -139,7 +161,8 @@ def _save_now_and_then(folder: Path) -> Any:
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             if pl_module.minutes - max(self.saved, pl_module.minutes_before) > SAVE_EVERY:
                 self.saved = pl_module.minutes
-                _save(folder, pl_module)
+                if trainer.is_global_zero:
+                    _save(folder, pl_module)
 
     return Saving()
 
@@ -150,4 +173,4 @@ def _save(folder: Path, module: FlowTraining) -> None:
     state = module.state()
     save_state(folder, state)
     half = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in state.average.items()}
-    save_file(half, folder / WEIGHTS)
+    save_file(half, folder / WEIGHTS, metadata={"size": json.dumps(asdict(module.network.size))})

@@ -67,6 +67,19 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise WeightsError(f"{path} is not a readable safetensors file: {error}.") from error
 
 
+def read_notes(path: Path) -> dict[str, str]:
+    """What a safetensors file says about itself; empty if nothing."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise WeightsError(f"there is no weights file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise WeightsError(f"{path} is not a readable safetensors file: {error}.") from error
+
+
 def load_strictly(network: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
     """Put weights into a network, each where it belongs and none left over.
 

@@ -1,0 +1,74 @@
+"""`qrsc train`: networks from simulated scenes, or from weights that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qrsc.cli.errors import readable_errors
+
+train = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train the networks.")
+
+
+@train.command()
+@readable_errors
+def flow(
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the weights and the training state.")],
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop this run after so many; --resume goes on from there.")
+    ] = None,
+    total_minutes: Annotated[
+        float | None,
+        typer.Option(help="Of the whole training, over which the learning rate falls; --minutes if not given."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Of the whole training.")] = 100_000,
+    batch: Annotated[int, typer.Option(min=1, help="Pairs a step and device.")] = 12,
+    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the rendered frames, multiples of 16.")] = "512x384",
+    textures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Photographs to cover surfaces with, besides painted ones.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Begin from these weights in place of random ones.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in OUT.")] = False,
+    peak: Annotated[float, typer.Option(help="Highest learning rate.")] = 4e-4,
+    scenes: Annotated[int, typer.Option(min=1, help="Worlds rendered at a time.")] = 16,
+    pool: Annotated[int, typer.Option(min=1, help="Rendered pairs kept on the device.")] = 2048,
+    uses: Annotated[float, typer.Option(help="How often a pair is drawn on average.")] = 2.0,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile; on a GPU if not given.")
+    ] = None,
+    devices: Annotated[int, typer.Option(min=1, help="GPUs of this machine.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines; start the command on each, as Lightning describes.")] = 1,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to OUT for TensorBoard.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and the data.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")] = False,
+) -> None:
+    """Train the flow network on scenes rendered as it goes."""
+    from qrsc.cli.train import FlowRun, train_flow_network
+
+    run = FlowRun(
+        output=output,
+        minutes=minutes,
+        total_minutes=total_minutes,
+        steps=steps,
+        batch=batch,
+        size=size,
+        textures=textures,
+        start=start,
+        resume=resume,
+        peak=peak,
+        scenes=scenes,
+        pool=pool,
+        uses=uses,
+        compiled=compiled,
+        devices=devices,
+        nodes=nodes,
+        tensorboard=tensorboard,
+        seed=seed,
+    )
+    summary = train_flow_network(run, quiet=quiet)
+    if summary and not quiet:
+        typer.echo(summary)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from qrsc.cli import train as training
+from qrsc.cli.app import app
+from qrsc.simulate.library import TextureLibrary, texture_library
+
+pytest.importorskip("pytorch_lightning")
+
+SMALL = ["--steps", "1", "--batch", "1", "--size", "64x64", "--scenes", "1", "--pool", "2", "--quiet"]
+
+
+@pytest.fixture
+def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def painted(photographs: Path | None, device: object) -> TextureLibrary:
+        import torch
+
+        return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
+
+    monkeypatch.setattr(training, "training_textures", painted)
+    monkeypatch.setattr(training, "HELD_OUT_PAIRS", 4)
+
+
+@pytest.mark.usefixtures("few_textures")
+def test_a_run_and_its_continuation_write_weights_that_load(tmp_path: Path) -> None:
+    from qrsc.flow import load_flow
+    from qrsc.flow.neural import NeuralFlow
+
+    folder = tmp_path / "run"
+    first = CliRunner().invoke(app, ["train", "flow", str(folder), *SMALL, "--start", "raft-rs"])
+    assert first.exit_code == 0, first.output
+    assert isinstance(load_flow(str(folder / "flow.safetensors")), NeuralFlow)
+    again = CliRunner().invoke(app, ["train", "flow", str(folder), *SMALL])
+    assert again.exit_code == 2
+    assert "holds a training state; resume it" in again.output
+    options = [option if option != "1" else "2" for option in SMALL[:2]] + SMALL[2:]
+    resumed = CliRunner().invoke(app, ["train", "flow", str(folder), *options, "--resume"])
+    assert resumed.exit_code == 0, resumed.output
+    assert '"step": 2' in (folder / "state.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--size 100x64", "multiples of 16; got 100x64"),
+        ("--resume --start raft-rs", "give one"),
+        ("--size big", "a size is WIDTHxHEIGHT"),
+    ],
+)
+def test_bad_options(tmp_path: Path, options: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["train", "flow", str(tmp_path / "run"), *options.split()])
+    assert result.exit_code == 2
+    assert message in result.output
