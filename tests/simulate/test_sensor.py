@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from qrsc.simulate.compression import compress
+from qrsc.simulate.prediction import predicted
 from qrsc.simulate.sensor import EFFECTS, Sensor, apply_sensor, sample_sensor
 from qrsc.simulate.textures import noise
 
@@ -85,6 +87,38 @@ def test_compression_loses_more_at_lower_quality() -> None:
     assert errors[0] < errors[1] < errors[2] < 0.01
     grey = torch.full((1, 3, 30, 34), 0.5)
     assert torch.allclose(compress(grey, torch.tensor([30.0])), grey, atol=0.02)
+
+
+def _moving(shift: int, frames: int = 3) -> Tensor:
+    """A clip `[T, 3, 64, 96]` of a texture that moves to the left by whole pixels."""
+    noise = torch.rand(1, 3, 16, 40, generator=torch.Generator().manual_seed(4))
+    whole = F.interpolate(noise, size=(64, 160), mode="bicubic", align_corners=False).clamp(0.0, 1.0)[0]
+    return torch.stack([whole[:, :, shift * k : shift * k + 96] for k in range(frames)])
+
+
+@pytest.mark.parametrize("shift", [0, 3, 18])
+def test_motion_is_predicted(shift: int) -> None:
+    clip = _moving(shift, 2)
+    guess = predicted(clip[1:], clip[:1])
+    # The last columns show what the frame before did not.
+    assert torch.equal(guess[..., :64], clip[1:, ..., :64])
+
+
+def test_video_compression_drops_what_hardly_changes() -> None:
+    clip = _moving(0, 4)
+    clip = (clip + 0.01 * torch.randn(clip.shape, generator=torch.Generator().manual_seed(1))).clamp(0.0, 1.0)[None]
+    sensor = Sensor(quality=torch.tensor([40.0]), video=torch.tensor([1.0]))
+    video = apply_sensor(clip, sensor, torch.Generator())
+    pictures = apply_sensor(clip, Sensor(quality=torch.tensor([40.0])), torch.Generator())
+    flicker = [float((each[:, 1:] - each[:, :-1]).square().mean()) for each in (video, pictures)]
+    assert flicker[0] < 0.3 * flicker[1]
+    assert float((video - clip).square().mean()) < 0.01
+    # Frame by frame, as clips are written, gives the same.
+    single, before = [], None
+    for step in range(4):
+        before = apply_sensor(clip[:, step : step + 1], sensor, torch.Generator(), before)[:, 0]
+        single.append(before)
+    assert torch.equal(torch.stack(single, 1), video)
 
 
 def test_wrong_input_is_refused() -> None:

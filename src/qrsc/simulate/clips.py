@@ -147,12 +147,14 @@ def recorded(frames: Iterable[ClipFrame], sensor: Sensor, generator: torch.Gener
         generator: of the noise.
     """
     clean = sensor.without_damage()
+    before: Tensor | None = None
     for frame in frames:
         pictures = dict(frame.pictures)
         for kind, picture in frame.pictures.items():
             if not kind.endswith("_mask"):
-                chosen = sensor if kind == "rolling" else clean
-                pictures[kind] = apply_sensor(picture[None, None], chosen.at_frames([frame.number]), generator)[0, 0]
+                chosen = (sensor if kind == "rolling" else clean).at_frames([frame.number])
+                pictures[kind] = apply_sensor(picture[None, None], chosen, generator, before)[0, 0]
+        before = pictures["rolling"][None]
         yield replace(frame, pictures=pictures)
 
 

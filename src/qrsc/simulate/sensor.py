@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qrsc.simulate.compression import compress
+from qrsc.simulate.compression import compress, compress_video
 
 EFFECTS = ("exposure", "white balance", "vignetting", "blur", "noise", "tone", "compression")
 DISPLAY_GAMMA = 2.2
@@ -33,7 +33,8 @@ class Sensor:
         shot_noise: `[B]`, variance of the light per unit of light.
         read_noise: `[B]`, standard deviation of the light in the dark.
         tone: `[B]`, exponent of the tone curve relative to the display's; 1 is neutral, above it is brighter.
-        quality: `[B]`, of a JPEG-like compression, 1 to 100.
+        quality: `[B]`, of the compression, 1 to 100.
+        video: `[B]`, 1 where frames are compressed as in H.264, from the frame before; 0, or None for all, as in JPEG.
     """
 
     exposure: Tensor | None = None
@@ -44,10 +45,11 @@ class Sensor:
     read_noise: Tensor | None = None
     tone: Tensor | None = None
     quality: Tensor | None = None
+    video: Tensor | None = None
 
     def without_damage(self) -> Sensor:
         """The same colours without blur, noise and compression: for the truth that a correction is held against."""
-        return replace(self, blur=None, shot_noise=None, read_noise=None, quality=None)
+        return replace(self, blur=None, shot_noise=None, read_noise=None, quality=None, video=None)
 
     def at_frames(self, frames: Sequence[int]) -> Sensor:
         """The sensor for some of the frames of the clip only."""
@@ -89,6 +91,7 @@ def sample_sensor(batch: int, frames: int, generator: torch.Generator, *, effect
         read_noise=10.0 ** (-4.0 + 1.8 * uniform(batch)),
         tone=torch.exp(0.12 * normal(batch)),
         quality=40.0 + 58.0 * uniform(batch) ** 0.6,
+        video=(uniform(batch) < 0.5).float(),
     )
     owners = {
         "exposure": "exposure",
@@ -99,19 +102,21 @@ def sample_sensor(batch: int, frames: int, generator: torch.Generator, *, effect
         "read_noise": "noise",
         "tone": "tone",
         "quality": "compression",
+        "video": "compression",
     }
     # Everything is drawn, and what is not wanted dropped: leaving an effect out does not change the others.
     kept = {name: getattr(drawn, name) if owner in effects else None for name, owner in owners.items()}
     return Sensor(**kept)
 
 
-def apply_sensor(frames: Tensor, sensor: Sensor, generator: torch.Generator) -> Tensor:
+def apply_sensor(frames: Tensor, sensor: Sensor, generator: torch.Generator, before: Tensor | None = None) -> Tensor:
     """Frames as a camera would deliver them.
 
     Args:
         frames: `[B, T, 3, H, W]`, in 0 to 1.
         sensor: of the same batch.
         generator: of the noise; on the CPU or on the device of the frames.
+        before: `[B, 3, H, W]`, the frame before the first as the camera delivered it; None at the start of a clip.
 
     Returns:
         `[B, T, 3, H, W]`, in 0 to 1.
@@ -136,10 +141,20 @@ def apply_sensor(frames: Tensor, sensor: Sensor, generator: torch.Generator) -> 
     light = _noisy(light, sensor, generator)
     tone = 1.0 if sensor.tone is None else sensor.tone.reshape(-1, 1, 1, 1, 1)
     shown = light.clamp(0.0, 1.0) ** (1.0 / (DISPLAY_GAMMA * tone))
-    if sensor.quality is not None:
-        quality = sensor.quality[:, None].expand(frames.shape[:2]).flatten()
-        shown = compress(shown.flatten(0, 1), quality).reshape(frames.shape)
-    return shown
+    return shown if sensor.quality is None else _compressed(shown, sensor.quality, sensor.video, before)
+
+
+def _compressed(frames: Tensor, quality: Tensor, video: Tensor | None, before: Tensor | None) -> Tensor:
+    """Clips `[B, T, 3, H, W]`, each picture on its own or from the one before; see `Sensor`."""
+    result = compress(frames.flatten(0, 1), quality.repeat_interleave(frames.shape[1])).reshape(frames.shape)
+    chosen = (video > 0.5).nonzero()[:, 0] if video is not None else quality.new_zeros(0).long()
+    if len(chosen) == 0:
+        return result
+    previous = None if before is None else before[chosen]
+    for step in range(frames.shape[1]):
+        previous = compress_video(frames[chosen, step], previous, quality[chosen])
+        result[chosen, step] = previous
+    return result
 
 
 def _vignette(strength: Tensor, frames: Tensor) -> Tensor:
