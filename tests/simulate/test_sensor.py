@@ -113,6 +113,7 @@ def test_video_compression_drops_what_hardly_changes() -> None:
     flicker = [float((each[:, 1:] - each[:, :-1]).square().mean()) for each in (video, pictures)]
     assert flicker[0] < 0.3 * flicker[1]
     assert float((video - clip).square().mean()) < 0.01
+    assert 0.0 <= float(video.min()) <= float(video.max()) <= 1.0
     # Frame by frame, as clips are written, gives the same.
     single, before = [], None
     for step in range(4):

@@ -51,7 +51,7 @@ def compress_video(pictures: Tensor, before: Tensor | None, quality: Tensor) -> 
     coded = _coded(padded, prediction, quality, dead=KEY_DEAD_ZONE if prediction is None else DEAD_ZONE)
     # Only what is new has new edges: smoothing all of it would wear away what is copied from frame to frame.
     known = torch.zeros_like(coded) if prediction is None else prediction
-    return (known + _smoothed_edges(coded - known, quality))[..., :height, :width]
+    return (known + _smoothed_edges(coded - known, quality)).clamp(0.0, 1.0)[..., :height, :width]
 
 
 def _padded(pictures: Tensor) -> Tensor:
