@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from qrsc.simulate.gather import weighted_rows
+
 
 @dataclass(frozen=True)
 class Atlas:
@@ -68,7 +70,7 @@ class Atlas:
         weights = [weight * sharp for weight in fine_weight] + [weight * blend for weight in coarse_weight]
         weight = torch.stack(weights, dim=1).to(self.texels.dtype)
         index = torch.stack(fine_index + coarse_index, dim=1)  # [M, 8]
-        return F.embedding_bag(index, self.texels, per_sample_weights=weight, mode="sum")
+        return weighted_rows(index, self.texels[None], weight)[0].t()
 
     def _level(self, texture: Tensor, gradients: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
         """Which level has about one texel per pixel (a fraction lies between two levels); `[M]`."""

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+from qrsc.simulate.gather import weighted_rows
 
 # A component of one cycle per frame is matched to 1e-5 of its amplitude by degree 5 on a quarter of a frame.
 PIECES_PER_FRAME = 4
@@ -105,8 +106,8 @@ class HomographyCurve:
         table = self.coefficients.to(u.dtype).permute(0, 1, 2, 5, 3, 4).reshape(-1, powers * 3)
         rows = torch.stack([3 * index, 3 * index + 1, 3 * index + 2], dim=1)
         weights = torch.stack([u, v, torch.ones_like(u)], dim=-1).reshape(-1, 3)
-        mixed = F.embedding_bag(rows, table, per_sample_weights=weights, mode="sum")  # [P, (D + 1) 3]
-        point = mixed.t().contiguous().reshape(powers, 3, *u.shape)
+        mixed = weighted_rows(rows, table[None], weights)  # [1, (D + 1) 3, P]
+        point = mixed.contiguous().reshape(powers, 3, *u.shape)
         derivatives = [point[powers - 1]]
         for power in range(powers - 2, -1, -1):
             if len(derivatives) <= order:

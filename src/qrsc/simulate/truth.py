@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from qrsc.simulate.gather import weighted_rows
 from qrsc.simulate.rays import Picks, cast, depth_within, inverse_rows, mask_opacity, pixel_grid, surface_groups
 from qrsc.simulate.render import instant, row_times
 from qrsc.simulate.surfaces import OPAQUE, Scene
@@ -188,18 +188,16 @@ def _hidden(scene: Scene, surface: Tensor, place: Tensor, inverse_depth: Tensor,
     nearer = torch.zeros((scene.count, *surface.shape), dtype=torch.bool, device=scene.device)
     numbers = torch.arange(scene.count, device=scene.device).reshape(-1, 1, 1, 1)
     for group in surface_groups(scene):
-        mixed = torch.stack(
-            [F.embedding_bag(index, rows, per_sample_weights=weight, mode="sum") for rows in table[group]]
-        )  # [G, P, 9]
-        matrices = mixed.transpose(1, 2).reshape(-1, 3, 3, *surface.shape).permute(0, 3, 1, 2, 4, 5)
+        mixed = weighted_rows(index, table[group], weight)  # [G, 9, P]
+        matrices = mixed.reshape(-1, 3, 3, *surface.shape).permute(0, 3, 1, 2, 4, 5)
         ahead = depth_within(scene, group, matrices, place[0], place[1]) > inverse_depth
         nearer[group] = ahead & (surface != numbers[group])
     picks = Picks.where(nearer & _has_mask(scene))
     if picks.pixel.numel() == 0:
         return nearer.any(dim=0)
     chosen = index[picks.pixel] + (picks.surface * table.shape[1])[:, None]
-    mixed = F.embedding_bag(chosen, table.flatten(0, 1), per_sample_weights=weight[picks.pixel], mode="sum")
-    hits = cast(mixed.reshape(-1, 3, 3), place[0].flatten()[picks.pixel], place[1].flatten()[picks.pixel])
+    mixed = weighted_rows(chosen, table.flatten(0, 1)[None], weight[picks.pixel])[0]  # [9, M]
+    hits = cast(mixed.t().reshape(-1, 3, 3), place[0].flatten()[picks.pixel], place[1].flatten()[picks.pixel])
     nearer[picks.surface, picks.scene, picks.row, picks.column] = mask_opacity(scene, picks, hits) >= 0.5
     return nearer.any(dim=0)
 
