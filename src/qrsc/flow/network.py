@@ -98,19 +98,27 @@ class FlowNetwork(nn.Module):
         self.fine_update = Update(fine_evidence, size.fine_hidden, size.fine_hidden)
         self.fine_enlarge = Upsampler(size.fine_hidden, 4)
 
-    def forward(self, first: Tensor, second: Tensor, every_step: bool = False) -> Estimates:
+    def forward(
+        self, first: Tensor, second: Tensor, every_step: bool = False, start: Tensor | None = None
+    ) -> Estimates:
         """Flows of pairs of frames `[B, 3, H, W]` in [0, 1], H and W multiples of `MULTIPLE`.
 
         Args:
             every_step: also enlarge what the steps before the last found, for training.
+            start: `[2 B, 2, H / 8, W / 8]`, where the steps shall start, in place of where the global match puts them.
         """
         frames = torch.cat([first, second])
         others = torch.cat([second, first])
         quarter, eighth, sixteenth = self.encoder(frames)
         flow, initial, chance = self._start(self.to_global(sixteenth))
-        flow, state, coarse = self._coarse_steps(eighth, flow, every_step)
+        flow, state, coarse = self._coarse_steps(eighth, flow if start is None else start, every_step)
         flow, fine = self._fine_steps(frames, others, quarter, flow, state, every_step)
         return Estimates(initial, chance, coarse, fine)
+
+    def rough(self, first: Tensor, second: Tensor) -> Tensor:
+        """Flows without the last steps: `[2 B, 2, H / 4, W / 4]`, for pairs as `forward` takes them."""
+        _, eighth, sixteenth = self.encoder(torch.cat([first, second]))
+        return self._coarse_steps(eighth, self._start(self.to_global(sixteenth))[0], False)[0]
 
     def _start(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The global match, in pixels: at stride 8 to go on from, at stride 16 as found, and the chances behind it."""

@@ -92,6 +92,10 @@ class Planes:
     swing_rate: Tensor
     swing_phase: Tensor
 
+    def to(self, device: torch.device | str) -> Planes:
+        """The same planes on another device."""
+        return Planes(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
 
 def upright(
     *,
