@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from qrsc import motion
 from qrsc.motion import (
     MAX_FLOW,
     MIN_CONFIDENCE,
@@ -379,3 +380,36 @@ def test_wrong_arguments_say_what_was_expected() -> None:
         solve_trajectory(flow, flow, readout, confidence_prev=torch.ones(4, 4))
     with pytest.raises(ValueError, match="regularisation must be 0 or more, got nan"):
         solve_trajectory(flow, flow, readout, regularisation=NAN)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("regularisation", [0.0, 0.01])
+@pytest.mark.parametrize("steps", [(-1, 1), (-1.25, 0.75)])
+def test_two_flows_are_fitted_at_once_as_by_the_regression(
+    order: int, regularisation: float, steps: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(order)
+    flows = {step: 0.8 * torch.randn(2, 2, 6, 8, generator=generator, dtype=torch.float64) for step in steps}
+    confidences = {step: 0.001 + 0.999 * torch.rand(2, 1, 6, 8, generator=generator).double() for step in steps}
+    settings = {"order": order, "confidences": confidences, "regularisation": regularisation}
+    at_once = motion._fit_two(flows, Readout(0.8), order, confidences, regularisation)
+    assert at_once is not None
+    monkeypatch.setattr(motion, "_fit_two", lambda *_: None)
+    expected = motion.fit_trajectory(flows, Readout(0.8), **settings)  # type: ignore[arg-type]
+    assert_close(at_once.velocity, expected.velocity)
+    if order == 2:
+        assert at_once.acceleration is not None
+        assert expected.acceleration is not None
+        assert_close(at_once.acceleration, expected.acceleration)
+    assert torch.equal(at_once.valid, expected.valid)
+    assert_close(at_once.confidence, expected.confidence)
+
+
+def test_pixels_that_need_care_are_not_fitted_at_once() -> None:
+    flow, sure = torch.zeros(2, 4, 4), torch.ones(1, 4, 4)
+    for spoilt in (float("nan"), 2e5, -3.99 * 4):  # not a number, an overflow, seen again too soon
+        other = flow.clone()
+        other[1, 2, 2] = spoilt
+        assert motion._fit_two({-1: flow, 1: other}, Readout(1.0), 2, {1: sure}, 0.01) is None
+    nobody = {-1: 0.0 * sure, 1: 0.0 * sure}
+    assert motion._fit_two({-1: flow, 1: flow}, Readout(1.0), 2, nobody, 0.01) is None

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from qrsc import sampling
+from qrsc.inverse import _settle_in_bands, _settle_together, fixed_point_inverse
 from qrsc.warp import (
     INTERPOLATIONS,
     MIN_COVERAGE,
@@ -135,6 +137,30 @@ def test_any_size_and_field_keeps_shape_dtype_and_range(
         assert -slack <= float(warped.image.min()) <= float(warped.image.max()) <= 1.0 + slack
 
 
+@settings(max_examples=25)
+@given(st.tuples(st.integers(1, 40), st.integers(1, 40)), st.integers(1, 3), st.integers(0, 1000))
+def test_opencv_reads_what_torch_reads(size: tuple[int, int], pictures: int, seed: int) -> None:
+    image = rand(pictures, 3, *size, seed=seed)
+    position = torch.tensor(size[::-1]).reshape(2, 1, 1) * (1.4 * rand(pictures, 2, 7, 9, seed=seed + 1) - 0.2)
+    position[0, :, 0, 0], position[0, 0, 0, 1] = NAN, INF
+    by_opencv = sample(image, position)
+    by_torch = sample(image.clone().requires_grad_(), position)  # a gradient is torch's business
+    assert by_torch.image.requires_grad
+    assert torch.equal(by_opencv.valid, by_torch.valid)
+    assert_close(by_opencv.image, by_torch.image.detach(), 2e-5)
+    exact = sample(image.double(), position.double()).image
+    if sampling._remap_is_exact():
+        assert_close(by_opencv.image, exact.float(), 2e-6)
+
+
+def test_an_opencv_that_rounds_coordinates_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, field = rand(1, 3, 8, 9), rand(1, 2, 8, 9, seed=1)
+    expected = backward_warp(image, field).image
+    monkeypatch.setattr(sampling, "_remap_is_exact", lambda: False)
+    monkeypatch.setattr(sampling, "_remapped", None)
+    assert_close(backward_warp(image, field).image, expected, 1e-5)
+
+
 # --- inverting ---
 
 
@@ -222,6 +248,38 @@ def test_a_field_that_tears_apart_is_not_invertible_in_the_gap() -> None:
     assert not bool(valid[21:27].any())
     assert bool(valid[:19].all())
     assert bool(valid[29:].all())
+
+
+def test_a_surface_keeps_its_edge_at_a_motion_boundary() -> None:
+    # A block moves 6.25 pixels to the right over a ground that rests. Where it lands, all of it comes from the block,
+    # up to its edges, where a field read between pixels is a mixture of both motions.
+    field = torch.zeros(2, 20, 40, dtype=torch.float64)
+    field[0, 5:15, 10:20] = 6.25
+    inverse, _ = fixed_point_inverse(field)
+    assert_close(inverse[0, 5:15, 16:26], torch.full((10, 10), -6.25, dtype=torch.float64), 1e-9)
+    assert_close(inverse[:, :, 27:], torch.zeros(2, 20, 13, dtype=torch.float64), 1e-9)
+    assert_close(inverse[:, :, :9], torch.zeros(2, 20, 9, dtype=torch.float64), 1e-9)
+    grid = pixel_grid(20, 40, dtype=torch.float64)
+    plain = -field
+    for _ in range(8):
+        plain = -sample(field, grid + plain).image
+    assert float((plain[0, 5:15, 16:26] + 6.25).abs().max()) > 1.0, "what the iteration alone makes of it"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_points_that_stop_early_are_where_all_steps_lead(dtype: torch.dtype) -> None:
+    fields = torch.stack([wavy(seed, 96) for seed in range(3)]).to(dtype)
+    fields[1, 0, 30:50, 20:60] += 7.3  # with a surface of its own
+    fields[2, :, 10, 10] = NAN
+    early, moved = _settle_in_bands(fields, 8)
+    late, last = _settle_together(fields, 8)
+    settled = (last < 1e-3) & (moved < 1e-2)
+    assert float(settled.float().mean()) > 0.9
+    difference = (early - late).abs().amax(1, keepdim=True)
+    # A point that stops at a step of 0.001 is off by that over 1 - g, where g is the field's gradient: up to 0.85 here.
+    assert float(difference[settled].max()) < (1e-2 if dtype == torch.float32 else 1e-3)
+    assert float(difference[settled].mean()) < 2e-4
+    assert torch.equal(early.isnan(), late.isnan())
 
 
 def test_the_jacobian_is_the_area_of_a_pixel() -> None:

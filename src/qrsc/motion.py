@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ MIN_TIME = 1e-2
 MAX_FLOW = 1e5
 # Flows without any support keep this much weight, so that a pixel trusted on neither side still moves with its flows.
 MIN_CONFIDENCE = 1e-3
+
+Step = TypeVar("Step", int, float)
 
 
 @dataclass(frozen=True)
@@ -97,17 +100,18 @@ def solve_trajectory(
 
 
 def fit_trajectory(
-    flows: Mapping[int, Tensor],
+    flows: Mapping[Step, Tensor],
     readout: Readout,
     *,
     order: int = 2,
-    confidences: Mapping[int, Tensor] | None = None,
+    confidences: Mapping[Step, Tensor] | None = None,
     regularisation: float = 0.0,
 ) -> Trajectory:
     """The motion of a frame's pixels from its flows to any neighbours.
 
     Args:
-        flows: `[..., 2, H, W]` by frame step: -1 is the previous frame, 1 the next, 2 the one after.
+        flows: `[..., 2, H, W]` by frame step: -1 is the previous frame, 1 the next, 2 the one after. A clip of uneven
+            frame rate has steps that are no whole numbers: how many frame intervals later the other frame started.
         readout: how the frames were read.
         order: 1 linear, 2 quadratic, 3 cubic; with fewer flows than that, as many orders as there are flows.
         confidences: `[..., 1, H, W]` in [0, 1] by the same steps; ones where missing.
@@ -118,6 +122,10 @@ def fit_trajectory(
         interpolated = _interpolate(flows[-1], flows[1], readout)
         if interpolated is not None:
             return interpolated
+    elif order <= 2 and len(flows) == 2:
+        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation)
+        if two_sided is not None:
+            return two_sided
     samples = [_velocity_sample(flows[step], step, readout) for step in sorted(flows)]
     weights, confidence = _weights(flows, confidences, samples)
     order = min(order, len(samples))
@@ -159,12 +167,12 @@ def fit_trajectory(
     return Trajectory(velocity, acceleration, 6.0 * bend, valid, confidence)
 
 
-def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: int = 0) -> Tensor:
+def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: float = 0) -> Tensor:
     """The displacement of every pixel from where the rolling shutter saw it to where it is at one instant.
 
     Convention
         RS -> GS, on the RS grid, in pixels. The instant is `tau` after the start of frame `c`; the trajectory belongs
-        to frame `i`; `frame_offset = c - i`.
+        to frame `i`; `frame_offset = c - i`, the time between their starts.
 
     Returns:
         `[..., 2, H, W]`.
@@ -191,15 +199,26 @@ def consistency_confidence(flow: Tensor, reverse_flow: Tensor) -> Tensor:
     """
     # Replaced before sampling and dividing, so that no pixel gets a NaN gradient: a flow this long lands outside, and
     # a reverse flow this long leaves a gap of ten times its tolerance.
-    flow = flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)
-    reverse_flow = reverse_flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)
+    flow, reverse_flow = _limited(flow), _limited(reverse_flow)
     height, width = flow.shape[-2:]
     landing = pixel_grid(height, width, dtype=flow.dtype, device=flow.device) + flow
     returned, inside = sample(reverse_flow, landing)
-    gap = (flow + returned).square().sum(-3, keepdim=True)
-    tolerance = 0.25 + 0.01 * (flow.square() + returned.square()).sum(-3, keepdim=True)
-    confidence = torch.where(inside, torch.exp(-gap / tolerance), torch.zeros_like(gap))
-    return confidence.clamp(MIN_CONFIDENCE, 1.0)
+    gap = _squared_length(flow + returned)
+    tolerance = 0.25 + 0.01 * (_squared_length(flow) + _squared_length(returned))
+    return (torch.exp(-gap / tolerance) * inside).clamp(MIN_CONFIDENCE, 1.0)
+
+
+def _limited(flow: Tensor) -> Tensor:
+    """A flow without NaN, no longer than `MAX_FLOW`: itself, in most cases."""
+    if not torch.compiler.is_compiling() and flow.numel() > 0 and _longest(flow) <= MAX_FLOW:
+        return flow
+    return flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)
+
+
+def _squared_length(flow: Tensor) -> Tensor:
+    """`[..., 1, H, W]` of `[..., 2, H, W]`."""
+    x, y = flow.chunk(2, -3)
+    return torch.addcmul(x * x, y, y)
 
 
 def chain_flows(
@@ -247,6 +266,56 @@ def _interpolate(flow_prev: Tensor, flow_next: Tensor, readout: Readout) -> Traj
     return Trajectory(velocity, acceleration, None, everywhere.bool(), everywhere)
 
 
+def _fit_two(
+    flows: Mapping[Step, Tensor],
+    readout: Readout,
+    order: int,
+    confidences: Mapping[Step, Tensor],
+    regularisation: float,
+) -> Trajectory | None:
+    """The weighted regression of order 1 or 2 over two flows, or None if a pixel of them needs more care.
+
+    Both terms are sums of the two flows with factors that the times and the weights give, so that flows are touched
+    twice and not twenty times. With c the confidences, w = c t^2, W their sum and m the weighted mean of the times:
+
+        mean velocity = (c t u + c' t' u') / W,    slope = s (u' / t' - u / t),
+        s = k (t' - t) / (k (t' - t)^2 + 4 regularisation),    k = w w' / W.
+    """
+    (step, flow), (other_step, other_flow) = sorted(flows.items(), key=lambda item: item[0])
+    if torch.compiler.is_compiling() or flow.numel() == 0:
+        return None
+    time, other_time = readout.flight_time(flow, step), readout.flight_time(other_flow, other_step)  # [..., 1, H, W]
+    apart = other_time - time
+    # One exposure before and one after this one, everywhere; False for NaN.
+    regular = time.detach().max() < -MIN_TIME and other_time.detach().min() > MIN_TIME
+    if not (regular and _longest(flow) < MAX_FLOW and _longest(other_flow) < MAX_FLOW):
+        return None
+    everywhere = torch.ones_like(time, dtype=torch.bool)
+    trust, other_trust = (confidences.get(one, everywhere).to(flow.dtype) for one in (step, other_step))
+    share, other_share = trust * time, other_trust * other_time
+    weight, other_weight = share * time, other_share * other_time
+    total = weight + other_weight
+    if not total.detach().min() > 1e-8:  # somebody trusts neither side
+        return None
+    inverse = total.reciprocal()
+    share, other_share = share * inverse, other_share * inverse
+    best = torch.maximum(trust, other_trust)
+    if order == 1:
+        return Trajectory(torch.addcmul(share * flow, other_share, other_flow), None, None, everywhere, best)
+    mean_time = torch.addcmul(weight * time, other_weight, other_time) * inverse
+    pull = weight * other_weight * inverse * apart
+    spread = pull * apart + 4.0 * regularisation
+    if 4.0 * regularisation <= 1e-8 and not spread.detach().min() > 1e-8:  # one side is not trusted at all
+        return None
+    pull = pull / spread
+    slope, other_slope = pull / -time, pull / other_time
+    share = torch.addcmul(share, mean_time, slope, value=-1)
+    other_share = torch.addcmul(other_share, mean_time, other_slope, value=-1)
+    velocity = torch.addcmul(share * flow, other_share, other_flow)
+    acceleration = torch.addcmul((2.0 * slope) * flow, other_slope, other_flow, value=2)
+    return Trajectory(velocity, acceleration, None, everywhere, best)
+
+
 def _longest(flow: Tensor) -> Tensor:
     """The largest component of a whole flow in one pass over it; NaN if there is one."""
     return torch.stack(torch.aminmax(flow.detach())).abs().amax()
@@ -262,7 +331,7 @@ class _VelocitySample:
     usable: Tensor  # [..., 1, H, W] bool
 
 
-def _velocity_sample(flow: Tensor, step: int, readout: Readout) -> _VelocitySample:
+def _velocity_sample(flow: Tensor, step: float, readout: Readout) -> _VelocitySample:
     time = readout.flight_time(flow, step)
     usable = (flow.abs().amax(-3, keepdim=True) < MAX_FLOW) & (time.abs() > MIN_TIME)  # False for NaN
     # Replaced before dividing: a pixel that is not usable must not put NaN into anyone's gradient.
@@ -272,7 +341,7 @@ def _velocity_sample(flow: Tensor, step: int, readout: Readout) -> _VelocitySamp
 
 
 def _weights(
-    flows: Mapping[int, Tensor], confidences: Mapping[int, Tensor] | None, samples: list[_VelocitySample]
+    flows: Mapping[Step, Tensor], confidences: Mapping[Step, Tensor] | None, samples: list[_VelocitySample]
 ) -> tuple[list[Tensor], Tensor]:
     """The weight of each velocity sample, `[..., 1, H, W]`, and the largest confidence of each pixel.
 
@@ -313,7 +382,7 @@ def _divide(numerator: Tensor, denominator: Tensor, where: Tensor | None = None)
 
 
 def _check_arguments(
-    flows: Mapping[int, Tensor], order: int, confidences: Mapping[int, Tensor] | None, regularisation: float
+    flows: Mapping[Step, Tensor], order: int, confidences: Mapping[Step, Tensor] | None, regularisation: float
 ) -> None:
     if order not in ORDERS.values():
         known = ", ".join(f"{number} ({name})" for name, number in ORDERS.items())
@@ -322,16 +391,16 @@ def _check_arguments(
         raise ValueError(f"a trajectory needs flows to one or more other frames; got frame steps {sorted(flows)}.")
     if not regularisation >= 0.0:
         raise ValueError(f"regularisation must be 0 or more, got {regularisation!r}.")
-    shape = next(iter(flows.values())).shape
+    shape: torch.Size = next(iter(flows.values())).shape
     for step, flow in flows.items():
         if flow.ndim < 3 or flow.shape[-3] != 2 or flow.shape != shape:
             raise ValueError(
-                f"flows must all be [..., 2, H, W] of one size; the one to frame {step:+d} is {tuple(flow.shape)}."
+                f"flows must all be [..., 2, H, W] of one size; the one to frame {step:+g} is {tuple(flow.shape)}."
             )
     for step, confidence in (confidences or {}).items():
         expected = (*shape[:-3], 1, *shape[-2:])
         if step not in flows or tuple(confidence.shape) != expected:
             raise ValueError(
-                f"the confidence for frame step {step:+d} must go with a flow and be {expected}; got "
+                f"the confidence for frame step {step:+g} must go with a flow and be {expected}; got "
                 f"{tuple(confidence.shape)} for flows to {sorted(flows)}."
             )

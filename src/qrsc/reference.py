@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from qrsc.inverse import MAX_LEAP
 from qrsc.motion import MAX_FLOW, MIN_CONFIDENCE, MIN_TIME, Trajectory
 from qrsc.timing import Readout
 from qrsc.warp import (
@@ -178,19 +179,25 @@ def backward_warp(image: Tensor, field: Tensor, interpolation: Interpolation = "
 
 
 def invert_field(field: Tensor, steps: int = 8) -> InvertedField:
-    """Twin of `warp.invert_field`: the fixed-point iteration of each pixel by itself."""
+    """Twin of `warp.invert_field`: the fixed-point iteration of each pixel by itself, all steps of it."""
+    height, width = field.shape[-2:]
     fields = _pictures(field)
     found, settled = [], []
     for picture, y, x in _pixels(fields):
         here = torch.tensor([x, y], dtype=field.dtype)
-        previous = inverse = -fields[picture, :, y, x]
-        inside = True
+        source = _landing_at(fields[picture].detach(), y, x)
+        row, column = (y, x) if source is None else source
+        inverse = -fields[picture, :, row, column]
+        residual = 0.0
         for _ in range(steps):
-            previous = inverse
-            value, inside = _read(fields[picture], here + previous, "bilinear")
-            inverse = -value
+            onward = -_read(fields[picture], here + inverse, "bilinear")[0]
+            residual = float((onward - inverse).detach().abs().max())
+            if source is None or residual <= MAX_LEAP:
+                inverse = onward
         found.append(inverse)
-        settled.append(inside and float((inverse - previous).detach().abs().max()) < MAX_RESIDUAL)
+        dx, dy = inverse.detach().tolist()
+        inside = -0.5 <= x + dx <= width - 0.5 and -0.5 <= y + dy <= height - 0.5
+        settled.append(inside and residual < MAX_RESIDUAL)
     inverses = _pictures(_assembled(torch.stack(found), field.shape))
     landed = [_coverage(picture) for picture in fields.detach()]
     valid = []
@@ -198,6 +205,18 @@ def invert_field(field: Tensor, steps: int = 8) -> InvertedField:
         single = _enlargement(inverses[picture].detach(), y, x) > 0 and landed[picture][y, x] < MAX_COVERAGE
         valid.append(torch.tensor([settled[n] and single]))
     return InvertedField(inverses.reshape(field.shape), _assembled(torch.stack(valid), field.shape))
+
+
+def _landing_at(field: Tensor, y: int, x: int) -> tuple[int, int] | None:
+    """The pixel (row, column) of a field `[2, H, W]` that lands nearest to a pixel; of several the furthest-moved."""
+    best, longest = None, -1.0
+    for row, column in itertools.product(range(field.shape[-2]), range(field.shape[-1])):
+        dx, dy = field[:, row, column]
+        length = float((dx * dx + dy * dy).float())
+        # Halves are rounded to even, as torch does; of equals the last one counts.
+        if (round(column + float(dx)), round(row + float(dy))) == (x, y) and length >= longest:
+            best, longest = (row, column), length
+    return best
 
 
 def splat(image: Tensor, field: Tensor, importance: Tensor | None = None) -> Warped:

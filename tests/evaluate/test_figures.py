@@ -13,7 +13,7 @@ import torch
 from qrsc.evaluate import perceptual
 from qrsc.evaluate.charts import bar_chart, line_chart
 from qrsc.evaluate.fields import distance_from_line, endpoint_error, line_bend, unseen_parts
-from qrsc.evaluate.metrics import Reference, _ssim_at_once, _ssim_in_strips, to_levels
+from qrsc.evaluate.metrics import Reference, _blur, _blur_by_shifts, _ssim_at_once, _ssim_in_strips, to_levels
 from qrsc.evaluate.perceptual import load_lpips
 from qrsc.evaluate.scores import METRICS, load_measures
 from qrsc.evaluate.temporal import warping_error
@@ -87,6 +87,13 @@ def test_both_ways_to_ssim_agree() -> None:
     parts = (levels, *reference._blurred)
     torch.testing.assert_close(_ssim_at_once(*parts).mean(), expected, atol=1e-6, rtol=0)
     torch.testing.assert_close(_ssim_in_strips(*parts).mean(), expected, atol=0, rtol=0)
+
+
+def test_blurring_by_shifts_is_blurring() -> None:
+    planes = 255.0**2 * torch.rand(2, 30, 40, generator=torch.Generator().manual_seed(0))
+    inner = (slice(None), slice(5, -5), slice(5, -5))
+    torch.testing.assert_close(_blur_by_shifts(planes)[inner], _blur(planes)[inner], atol=0.05, rtol=0)
+    assert _blur_by_shifts(torch.ones(1, 11, 11))[0, 5, 5].item() == pytest.approx(1.0, abs=1e-6)
 
 
 def test_unknown_metrics_are_refused() -> None:

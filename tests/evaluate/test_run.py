@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -83,14 +84,38 @@ def test_flows_are_computed_once_for_all_methods_and_instants(sim_set: Path, mon
 def test_flows_on_disk_change_nothing_and_are_used(
     sim_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = evaluate(plan(sim_set, flow_folder=tmp_path))
-    assert len(list(tmp_path.rglob("*.npy"))) == 2 * 3
+    methods = ("qrs", "multi-qrs")  # which take settled flows and flows as they came
+    first = evaluate(plan(sim_set, methods=methods, flow_folder=tmp_path))
+    assert first == evaluate(plan(sim_set, methods=methods))
+    assert len(list(tmp_path.rglob("*-settled.npy"))) == 2 * 3
+    assert len(list(tmp_path.rglob("*.npy"))) == 2 * 2 * 3
 
     def refuse(first: Tensor, second: Tensor) -> FlowPair:
         raise AssertionError("computed anew")
 
     monkeypatch.setattr("qrsc.evaluate.flows.load_flow", lambda name: refuse)
-    assert evaluate(plan(sim_set, flow_folder=tmp_path)) == first
+    monkeypatch.setattr("qrsc.evaluate.flows.settle_flow", refuse)
+    assert evaluate(plan(sim_set, methods=methods, flow_folder=tmp_path)) == first
+
+
+def test_threads_share_the_cores_and_give_them_back(sim_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def looking(frames: Iterable[Tensor], readout: Readout, tau: float) -> Iterable[Tensor]:
+        for frame in frames:
+            seen.append(torch.get_num_threads())
+            yield frame
+
+    monkeypatch.setitem(methods_module.METHODS, "looking", lambda flow: looking)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        evaluate(plan(sim_set, methods=("looking",)))
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {2}
 
 
 def test_frames_that_a_method_changed_get_flows_of_their_own(sim_set: Path) -> None:

@@ -103,7 +103,7 @@ def _picture(parts: Sequence[str], series: Sequence[str], caption: str) -> str:
     for number, name in enumerate(series):
         keys.append(_box(x, HEIGHT - 30, 11, 11, COLOURS[number % len(COLOURS)]))
         keys.append(_text(x + 16, HEIGHT - 20, name))
-        x += 34 + 7 * len(name)
+        x += 28 + 6.3 * len(name)
     keys.append(_text(WIDTH - _RIGHT, HEIGHT - 4, caption, size=10, anchor="end", colour="#57606a"))
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qrsc import __version__
 from qrsc.data.dataset import LoadedFrame
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.flow.filling import settle_flow
@@ -34,7 +35,8 @@ class SharedFlow:
     Attributes:
         estimator: for frames that are not known.
         compute: for frames that are; the estimator on their pixels unless there is something better.
-        folder: where flows are kept from run to run, named by the files they belong to; None keeps none.
+        folder: where flows are kept from run to run, as they came and settled, named by the files they belong to; None
+            keeps none. Code that estimates flows otherwise than before needs another folder.
     """
 
     estimator: FlowEstimator
@@ -52,9 +54,9 @@ class SharedFlow:
         """Forget a frame and the flows from it to the next one."""
         address = frame.rolling.data_ptr()
         self._frames.pop(address, None)
-        for pair in [pair for pair in self._pairs if pair[0] == address]:
-            del self._pairs[pair]
-            self._settled.pop(pair, None)
+        for pairs in (self._pairs, self._settled):
+            for pair in [pair for pair in pairs if pair[0] == address]:
+                del pairs[pair]
 
     def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
         """Flows of a pair of frames `[1, 3, H, W]`."""
@@ -72,23 +74,32 @@ class SharedFlow:
         pair = first.data_ptr(), second.data_ptr()
         if pair in self._settled:
             return self._settled[pair]
-        forward, backward = self(first, second)
-        both = settle_flow(forward, backward), settle_flow(backward, forward)
-        if pair in self._pairs:
-            self._settled[pair] = both
+        known = [self._frames.get(address) for address in pair]
+        if known[0] is None or known[1] is None or len(first) != 1:
+            return _settle(self(first, second))
+        path = self._path(known[0], known[1], "-settled")
+        if path is not None and path.is_file():
+            loaded = torch.from_numpy(np.load(path)).to(first)  # [2, 3, H, W]
+            both = (loaded[:1, :2], loaded[:1, 2:]), (loaded[1:, :2], loaded[1:, 2:])
+        else:
+            both = _settle(self(first, second))
+            _save(path, torch.cat([torch.cat(trusted, 1) for trusted in both]))
+        self._settled[pair] = both
         return both
 
     def _stored(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
-        if self.folder is None:
-            return self._computed(first, second)
-        path = self.folder / f"{_signature(first)}-{_signature(second)}.npy"
-        if path.is_file():
+        path = self._path(first, second)
+        if path is not None and path.is_file():
             both = torch.from_numpy(np.load(path)).to(first.rolling)  # [2, 2, H, W]
             return FlowPair(both[:1], both[1:])
         flows = self._computed(first, second)
-        with atomic_file(path) as work:
-            np.save(work, torch.cat(flows).float().cpu().numpy())
+        _save(path, torch.cat(flows))
         return flows
+
+    def _path(self, first: LoadedFrame, second: LoadedFrame, kind: str = "") -> Path | None:
+        if self.folder is None:
+            return None
+        return self.folder / f"{_signature(first)}-{_signature(second)}{kind}.npy"
 
     def _computed(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
         if self.compute is not None:
@@ -100,7 +111,7 @@ def shared_flow(name: str, folder: Path | None = None) -> SharedFlow:
     """A shared flow by name: one of `qrsc.flow.FLOWS`, or `truth` for simulated sequences that were written with it."""
     if name == TRUTH_FLOW:
         return SharedFlow(_no_estimate, true_flow)
-    return SharedFlow(load_flow(name), folder=None if folder is None else folder / name)
+    return SharedFlow(load_flow(name), folder=None if folder is None else folder / f"{name}-{__version__}")
 
 
 def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
@@ -118,6 +129,16 @@ def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
         read_truth(folder, "flow_prev", second.files.number),
     ]
     return FlowPair(*(flow.to(first.rolling).unsqueeze(0) for flow in flows))
+
+
+def _settle(flows: FlowPair) -> tuple[Trusted, Trusted]:
+    return settle_flow(flows.forward, flows.backward), settle_flow(flows.backward, flows.forward)
+
+
+def _save(path: Path | None, flows: Tensor) -> None:
+    if path is not None:
+        with atomic_file(path) as work:
+            np.save(work, flows.float().cpu().numpy())
 
 
 def _no_estimate(first: Tensor, second: Tensor, /) -> FlowPair:

@@ -207,9 +207,23 @@ def _blur(planes: Tensor) -> Tensor:
         # One tall picture: windows that reach from one plane into the next lie within the unused border.
         tall = planes.reshape(-1, planes.shape[-1]).numpy()
         return torch.from_numpy(_blur_planes(tall)).reshape(planes.shape)
-    kernel = _gaussian().to(planes)
-    across = F.conv2d(planes.unsqueeze(1), kernel.reshape(1, 1, 1, -1), padding=(0, _BORDER))
-    return F.conv2d(across, kernel.reshape(1, 1, -1, 1), padding=(_BORDER, 0)).squeeze(1)
+    return _blur_by_shifts(planes)
+
+
+def _blur_by_shifts(planes: Tensor) -> Tensor:
+    """The same on any device, as a sum of shifted planes.
+
+    Not by a convolution: on a GPU that may round its factors to 10 bits (TF32), and variances are the small differences
+    of large squares.
+    """
+    for dim in (-1, -2):
+        size = planes.shape[dim]
+        rim = (_BORDER, _BORDER, 0, 0) if dim == -1 else (0, 0, _BORDER, _BORDER)
+        wide = F.pad(planes, rim)
+        planes = torch.zeros_like(planes)
+        for place, weight in enumerate(_gaussian().tolist()):
+            planes.add_(wide.narrow(dim, place, size), alpha=weight)
+    return planes
 
 
 def _blur_planes(planes: npt.NDArray[np.float32], added: float = 0.0) -> npt.NDArray[np.float32]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import tee
 from pathlib import Path
@@ -24,6 +26,7 @@ from qrsc.media.frames import write_frame
 
 READ_AHEAD = 2  # frames that are decoded while others are corrected
 SCORE_BEHIND = 4  # frames whose figures may be outstanding
+WORKERS = 3  # threads: one reads, one corrects, one measures
 RESUME_FILE = "sequences.jsonl"
 
 
@@ -107,7 +110,7 @@ def _score_clip(
     outstanding: deque[Future[list[FrameScore]]] = deque()
     # Decoding and measuring leave Python's lock, and so go on beside the correction. One thread measures: figures that
     # compare consecutive frames need them in order.
-    with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as measurer, torch.no_grad():
+    with _cores_shared(), ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as measurer, torch.no_grad():
         own, *feeds = tee(
             _announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(methods) * len(instants)
         )
@@ -131,6 +134,25 @@ def _score_clip(
         for future in outstanding:
             scores += future.result()
     return scores
+
+
+@contextmanager
+def _cores_shared() -> Iterator[None]:
+    """Three threads are at work: each gets its share of the cores for a while.
+
+    With all cores for each, operations of one thread would wait for the cores that another one holds.
+    """
+    import cv2
+
+    before = torch.get_num_threads(), cv2.getNumThreads()
+    share = max(1, (os.cpu_count() or 1) // WORKERS)
+    torch.set_num_threads(min(share, before[0]))
+    cv2.setNumThreads(min(share, before[1]))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        cv2.setNumThreads(before[1])
 
 
 def _measure(

@@ -111,7 +111,7 @@ class Scorer:
                 figures[figure] = float(reference.masked_psnr(levels, mask))
             result = results[name]
             if exact.correction_field is not None and not isinstance(result, Tensor):
-                field_ = result.correction_field
+                field_ = result.correction_field.to(truth)
                 figures["epe"] = endpoint_error(field_, exact.correction_field, exact.seen_in_truth)
                 figures["bend"] = line_bend(field_, exact.distortion_field, exact.seen)
             if self.lpips is not None:
