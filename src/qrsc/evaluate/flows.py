@@ -13,7 +13,7 @@ from torch import Tensor
 
 from qrsc import __version__
 from qrsc.data.dataset import LoadedFrame
-from qrsc.flow import FlowEstimator, FlowPair, load_flow
+from qrsc.flow import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows, load_flow
 from qrsc.flow.filling import settle_flow
 from qrsc.media.atomic import atomic_file
 
@@ -43,7 +43,7 @@ class SharedFlow:
     compute: PairFlow | None = None
     folder: Path | None = None
     _frames: dict[int, LoadedFrame] = field(default_factory=dict)  # by address
-    _pairs: dict[tuple[int, int], FlowPair] = field(default_factory=dict)
+    _pairs: dict[tuple[int, int], ConfidentFlows] = field(default_factory=dict)
     _settled: dict[tuple[int, int], tuple[Trusted, Trusted]] = field(default_factory=dict)
 
     def announce(self, frame: LoadedFrame) -> None:
@@ -60,12 +60,16 @@ class SharedFlow:
 
     def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
         """Flows of a pair of frames `[1, 3, H, W]`."""
+        return self.confident(first, second).flows
+
+    def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows:
+        """Flows of a pair of frames `[1, 3, H, W]`, with what the estimator knows about them."""
         pair = first.data_ptr(), second.data_ptr()
         if pair in self._pairs:
             return self._pairs[pair]
         known = [self._frames.get(address) for address in pair]
         if known[0] is None or known[1] is None or len(first) != 1:
-            return self.estimator(first, second)
+            return find_flows(self.estimator, first, second)
         self._pairs[pair] = self._stored(known[0], known[1])
         return self._pairs[pair]
 
@@ -76,42 +80,49 @@ class SharedFlow:
             return self._settled[pair]
         known = [self._frames.get(address) for address in pair]
         if known[0] is None or known[1] is None or len(first) != 1:
-            return _settle(self(first, second))
+            return _settle(self.confident(first, second))
         path = self._path(known[0], known[1], "-settled")
         if path is not None and path.is_file():
             loaded = torch.from_numpy(np.load(path)).to(first)  # [2, 3, H, W]
             both = (loaded[:1, :2], loaded[:1, 2:]), (loaded[1:, :2], loaded[1:, 2:])
         else:
-            both = _settle(self(first, second))
+            both = _settle(self.confident(first, second))
             _save(path, torch.cat([torch.cat(trusted, 1) for trusted in both]))
         self._settled[pair] = both
         return both
 
-    def _stored(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
+    def _stored(self, first: LoadedFrame, second: LoadedFrame) -> ConfidentFlows:
         path = self._path(first, second)
         if path is not None and path.is_file():
-            both = torch.from_numpy(np.load(path)).to(first.rolling)  # [2, 2, H, W]
-            return FlowPair(both[:1], both[1:])
-        flows = self._computed(first, second)
-        _save(path, torch.cat(flows))
-        return flows
+            both = torch.from_numpy(np.load(path)).to(first.rolling)  # [2, 2, H, W], or 3 with confidences
+            confidences = (both[:1, 2:], both[1:, 2:]) if both.shape[1] == 3 else (None, None)
+            return ConfidentFlows(FlowPair(both[:1, :2], both[1:, :2]), *confidences)
+        found = self._computed(first, second)
+        parts = [torch.cat(found.flows)]
+        if found.forward_confidence is not None and found.backward_confidence is not None:
+            parts.append(torch.cat([found.forward_confidence, found.backward_confidence]))
+        _save(path, torch.cat(parts, 1))
+        return found
 
     def _path(self, first: LoadedFrame, second: LoadedFrame, kind: str = "") -> Path | None:
         if self.folder is None:
             return None
         return self.folder / f"{_signature(first)}-{_signature(second)}{kind}.npy"
 
-    def _computed(self, first: LoadedFrame, second: LoadedFrame) -> FlowPair:
+    def _computed(self, first: LoadedFrame, second: LoadedFrame) -> ConfidentFlows:
         if self.compute is not None:
-            return self.compute(first, second)
-        return self.estimator(first.rolling.unsqueeze(0), second.rolling.unsqueeze(0))
+            return ConfidentFlows(self.compute(first, second), None, None)
+        return find_flows(self.estimator, first.rolling.unsqueeze(0), second.rolling.unsqueeze(0))
 
 
 def shared_flow(name: str, folder: Path | None = None) -> SharedFlow:
     """A shared flow by name: one of `qrsc.flow.FLOWS`, or `truth` for simulated sequences that were written with it."""
     if name == TRUTH_FLOW:
         return SharedFlow(_no_estimate, true_flow)
-    return SharedFlow(load_flow(name), folder=None if folder is None else folder / f"{name}-{__version__}")
+    estimator = load_flow(name)
+    if isinstance(estimator, ClipFlow):
+        raise ValueError(f"{name} holds the flows of one clip, and a data set has many; name a flow estimator.")
+    return SharedFlow(estimator, folder=None if folder is None else folder / f"{name}-{__version__}")
 
 
 def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
@@ -131,8 +142,12 @@ def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
     return FlowPair(*(flow.to(first.rolling).unsqueeze(0) for flow in flows))
 
 
-def _settle(flows: FlowPair) -> tuple[Trusted, Trusted]:
-    return settle_flow(flows.forward, flows.backward), settle_flow(flows.backward, flows.forward)
+def _settle(found: ConfidentFlows) -> tuple[Trusted, Trusted]:
+    forward, backward = found.flows
+    return (
+        settle_flow(forward, backward, found.forward_confidence),
+        settle_flow(backward, forward, found.backward_confidence),
+    )
 
 
 def _save(path: Path | None, flows: Tensor) -> None:

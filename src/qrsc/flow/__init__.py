@@ -9,10 +9,10 @@ from qrsc.flow.adapters import ptlflow_flow, torchvision_flow
 from qrsc.flow.dis import DisFlow
 from qrsc.flow.neural import flow_from_file, shipped_flow
 from qrsc.flow.precomputed import PrecomputedFlow
-from qrsc.flow.protocol import ClipFlow, FlowEstimator, FlowPair
+from qrsc.flow.protocol import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.refined import RefinedFlow
 
-__all__ = ["FLOWS", "ClipFlow", "DisFlow", "FlowEstimator", "FlowPair", "load_flow"]
+__all__ = ["FLOWS", "ClipFlow", "ConfidentFlows", "DisFlow", "FlowEstimator", "FlowPair", "find_flows", "load_flow"]
 
 _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
     "dis": lambda: DisFlow("medium"),

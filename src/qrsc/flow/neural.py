@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from torch import Tensor
 from qrsc.flow.certainty import confidence
 from qrsc.flow.filling import fill_unsure
 from qrsc.flow.network import MULTIPLE, FlowNetwork, NetworkSize
-from qrsc.flow.protocol import FlowPair, check_pair
+from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
 from qrsc.weights import WeightsError, card, load_strictly, load_weights, read_notes, read_weights
 
 MIN_SIDE = 64  # pixels; smaller frames are extended by their edges
@@ -23,19 +23,6 @@ MIN_SIDE = 64  # pixels; smaller frames are extended by their edges
 # grows with the square of their number, and takes 2 GB here.
 PROCESSOR_PIXELS = 100_000
 GPU_PIXELS = 1_000_000
-
-
-class ConfidentFlows(NamedTuple):
-    """Both flows of frame pairs with how sure they are.
-
-    Attributes:
-        flows: forward and backward, `[B, 2, H, W]` each.
-        forward_confidence, backward_confidence: `[B, 1, H, W]`, 0 to 1; see `qrsc.flow.certainty.confidence`.
-    """
-
-    flows: FlowPair
-    forward_confidence: Tensor
-    backward_confidence: Tensor
 
 
 class NeuralFlow:

@@ -29,11 +29,45 @@ class FlowEstimator(Protocol):
     def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair: ...
 
 
+class ConfidentFlows(NamedTuple):
+    """Both flows of frame pairs with how sure they are.
+
+    Attributes:
+        flows: forward and backward, `[B, 2, H, W]` each.
+        forward_confidence, backward_confidence: `[B, 1, H, W]`, 0 to 1; None where the estimator does not say.
+    """
+
+    flows: FlowPair
+    forward_confidence: Tensor | None
+    backward_confidence: Tensor | None
+
+
+@runtime_checkable
+class ConfidentEstimator(Protocol):
+    """An estimator that also tells how sure it is."""
+
+    def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows: ...
+
+
 @runtime_checkable
 class ClipFlow(Protocol):
     """Flows of one clip, which are known by the number of the pair: 0 for the first two frames."""
 
     def pair(self, number: int, first: Tensor, second: Tensor) -> FlowPair: ...
+
+
+def find_flows(estimator: FlowEstimator, first: Tensor, second: Tensor, number: int = 0) -> ConfidentFlows:
+    """Ask an estimator of any kind for the flows of a pair of frames, and for all that it knows about them.
+
+    Args:
+        first, second: `[B, 3, H, W]`.
+        number: of the pair in its clip, 0 for the first two frames.
+    """
+    if isinstance(estimator, ClipFlow):
+        return ConfidentFlows(estimator.pair(number, first, second), None, None)
+    if isinstance(estimator, ConfidentEstimator):
+        return estimator.confident(first, second)
+    return ConfidentFlows(estimator(first, second), None, None)
 
 
 def check_pair(first: Tensor, second: Tensor) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from qrsc.flow.dis import MIN_SIDE, Grey, grey_pictures, search
 from qrsc.flow.filling import fill_leaving
-from qrsc.flow.protocol import FlowEstimator, FlowPair
+from qrsc.flow.protocol import ConfidentFlows, FlowEstimator, FlowPair, find_flows
 
 
 class RefinedFlow:
@@ -28,11 +28,16 @@ class RefinedFlow:
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
         """Flows of pairs of frames `[B, 3, H, W]`."""
-        forward, backward = self.estimator(first, second)
+        return self.confident(first, second).flows
+
+    def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows:
+        """Flows of pairs of frames `[B, 3, H, W]`, and how sure the other estimator was of them."""
+        found = find_flows(self.estimator, first, second)
         if min(first.shape[-2:]) < MIN_SIDE:
-            return FlowPair(forward, backward)
+            return found
         here, there = grey_pictures(first), grey_pictures(second)
-        return FlowPair(_refined(here, there, forward), _refined(there, here, backward))
+        forward, backward = found.flows
+        return found._replace(flows=FlowPair(_refined(here, there, forward), _refined(there, here, backward)))
 
 
 def _refined(first: Grey, second: Grey, flow: Tensor) -> Tensor:
