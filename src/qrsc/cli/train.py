@@ -1,10 +1,10 @@
-"""What `qrsc train flow` does between its options and its figures."""
+"""What `qrsc train flow` and `qrsc train fusion` do between their options and their figures."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,14 @@ from qrsc.cli.demo import parse_size
 from qrsc.flow import load_flow
 from qrsc.flow.network import MULTIPLE
 from qrsc.flow.neural import NeuralFlow
+from qrsc.fusion import mean_fusion
+from qrsc.fusion.neural import NetworkFusion
+from qrsc.learn.fusion_losses import TERMS, TermName
+from qrsc.learn.fusion_rendering import WorldSamples
+from qrsc.learn.fusion_samples import join_samples
+from qrsc.learn.fusion_scores import fusion_table, score_fusion
+from qrsc.learn.fusion_train import WEIGHTS as FUSION_WEIGHTS
+from qrsc.learn.fusion_train import FusionOptions, Kind, train_fusion
 from qrsc.learn.pairs import FlowPairs, join_pairs
 from qrsc.learn.rendering import WorldPairs, training_textures
 from qrsc.learn.scores import score_flow, score_table
@@ -23,6 +31,7 @@ from qrsc.weights import load_weights, read_weights
 
 HELD_OUT_SEED = 12345  # of the pairs that the figures at the end are measured on; training seeds are drawn otherwise
 HELD_OUT_PAIRS = 32
+HELD_OUT_SAMPLES = 24
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,97 @@ def train_flow_network(run: FlowRun, *, quiet: bool) -> str:
     scores = {name: score_flow(flow, pairs) for name, flow in (("trained", NeuralFlow(network)), ("dis", load_flow()))}
     heading = f"end-point errors in pixels on {len(pairs)} pairs that were not trained on:"
     return f"{heading}\n\n{score_table(scores)}\n\nwrote {run.output / WEIGHTS}"
+
+
+@dataclass(frozen=True)
+class FusionRun:
+    """The options of the command, by their names."""
+
+    output: Path
+    network: Kind
+    paper: bool
+    minutes: float | None
+    total_minutes: float | None
+    steps: int | None
+    batch: int | None
+    size: str
+    crop: str
+    loss: str | None
+    flow: str
+    textures: Path | None
+    start: str | None
+    resume: bool
+    peak: float | None
+    scenes: int
+    pool: int
+    uses: float
+    compiled: bool | None
+    devices: int
+    nodes: int
+    tensorboard: bool
+    seed: int
+
+
+def train_fusion_network(run: FusionRun, *, quiet: bool) -> str:
+    """Trains, and returns a table of PSNR on samples that were not trained on; empty in a second process."""
+    _require_lightning()
+    if run.resume and run.start is not None:
+        raise ValueError("--resume goes on from the state in OUT and --start begins from other weights; give one.")
+    if run.paper and run.network != "rsa2":
+        raise ValueError("--paper is the recipe of the network rsa2; leave out one of --paper and --network.")
+    size, crop = parse_size(run.size), parse_size(run.crop)
+    if crop[0] % MULTIPLE or crop[1] % MULTIPLE or crop[0] > size[0] or crop[1] > size[1]:
+        raise ValueError(
+            f"both sides of --crop must be multiples of {MULTIPLE} and fit into --size; got {run.crop} of {run.size}."
+        )
+    device = own_device()
+    textures = training_textures(run.textures, device)
+    flow = None if run.flow == "true" else load_flow(run.flow)
+    network = train_fusion(
+        run.output,
+        WorldSamples(textures, size, flow, scenes=run.scenes),
+        _fusion_options(run, crop, device),
+        resume=run.resume,
+        start=_first_weights(run.start),
+        logger=_tensorboard(run.output) if run.tensorboard else False,
+        progress_bar=not quiet,
+    )
+    if own_rank(run.devices) > 0:
+        return ""
+    render = WorldSamples(textures, size, flow, scenes=4, frames=5)
+    generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+    samples = join_samples([render(generator) for _ in range(HELD_OUT_SAMPLES // 4)])
+    fusions = {"none": None, "mean": mean_fusion, run.network: NetworkFusion(network)}
+    scores = {name: score_fusion(fusion, samples) for name, fusion in fusions.items()}
+    heading = f"PSNR in dB on {len(samples)} samples that were not trained on:"
+    return f"{heading}\n\n{fusion_table(scores)}\n\nwrote {run.output / FUSION_WEIGHTS}"
+
+
+def _fusion_options(run: FusionRun, crop: tuple[int, int], device: torch.device) -> FusionOptions:
+    recipe = FusionOptions.published() if run.paper else FusionOptions(kind=run.network)
+    return replace(
+        recipe,
+        terms=_terms(run.loss) if run.loss else recipe.terms,
+        batch=run.batch or recipe.batch,
+        crop=crop,
+        steps=run.steps or recipe.steps,
+        total_minutes=run.total_minutes or run.minutes or math.inf,
+        minutes=run.minutes or math.inf,
+        peak=run.peak or recipe.peak,
+        pool=run.pool,
+        uses=run.uses,
+        compiled=device.type == "cuda" if run.compiled is None else run.compiled,
+        seed=run.seed,
+        devices=run.devices,
+        nodes=run.nodes,
+    )
+
+
+def _terms(text: str) -> tuple[TermName, ...]:
+    chosen = tuple(term for name in text.split(",") for term in TERMS if term == name.strip())
+    if len(chosen) != len(text.split(",")):
+        raise ValueError(f"--loss is one or more of {', '.join(TERMS)}, with commas between them; got {text!r}.")
+    return chosen
 
 
 def _held_out(render: WorldPairs) -> FlowPairs:

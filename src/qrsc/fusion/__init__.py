@@ -8,17 +8,32 @@ from typing import Literal, get_args
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.mean import mean_fusion
 from qrsc.warp import Warped
+from qrsc.weights import shipped_weights
 
 __all__ = ["FUSIONS", "AlignedFrames", "Fusion", "FusionName", "load_fusion", "mean_fusion"]
 
 Fusion = Callable[[AlignedFrames], Warped]
-FusionName = Literal["none", "mean"]
+FusionName = Literal["none", "mean", "rsa2", "rsa2-lite"]
 
-FUSIONS: tuple[FusionName, ...] = get_args(FusionName)
+_NAMES: tuple[FusionName, ...] = get_args(FusionName)
+# Those that can be used: a network is there once its weights come with the package.
+FUSIONS: tuple[FusionName, ...] = tuple(
+    name for name in _NAMES if name in ("none", "mean") or name in shipped_weights()
+)
 
 
 def load_fusion(name: FusionName) -> Fusion | None:
-    """A fusion by name; None for `none`, which corrects each frame from itself alone."""
-    if name not in FUSIONS:
-        raise ValueError(f"unknown fusion {name!r}; choose one of {', '.join(FUSIONS)}.")
-    return mean_fusion if name == "mean" else None
+    """A fusion by name.
+
+    `none` is None: each frame is corrected from itself alone. `mean` needs no network; `rsa2` is the paper's, with the
+    package's own weights, and `rsa2-lite` its light sibling for a CPU.
+    """
+    if name not in _NAMES:
+        raise ValueError(f"unknown fusion {name!r}; choose one of {', '.join(_NAMES)}.")
+    if name == "none":
+        return None
+    if name == "mean":
+        return mean_fusion
+    from qrsc.fusion.neural import NetworkFusion, load_network
+
+    return NetworkFusion(load_network(name))

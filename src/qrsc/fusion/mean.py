@@ -28,7 +28,8 @@ def mean_fusion(aligned: AlignedFrames) -> Warped:
     Returns:
         `[B, 3, H, W]` and `[B, 1, H, W]` bool.
     """
-    weight = torch.exp(-aligned.time_distance / TIME_CONSTANT) * _agreement(aligned)  # [B, T, 1, H, W]
+    # [B, T, 1, H, W]
+    weight = torch.exp(log_weights(aligned.frames, aligned.valid, aligned.time_distance, aligned.centre))
     weight = torch.where(aligned.valid, weight, torch.zeros_like(weight))
     total = weight.sum(1)
     seen = aligned.valid.any(1)
@@ -36,10 +37,19 @@ def mean_fusion(aligned: AlignedFrames) -> Warped:
     return Warped(torch.where(seen, mean, aligned.frames[:, aligned.centre]), seen)
 
 
-def _agreement(aligned: AlignedFrames) -> Tensor:
-    """How alike each frame is to the centre one around a pixel, `[B, T, 1, H, W]`; 1 where the centre has nothing."""
-    centre = aligned.frames[:, aligned.centre, None]
-    squared = (aligned.frames - centre).square().mean(2)  # [B, T, H, W]
+def log_weights(frames: Tensor, valid: Tensor, time_distance: Tensor, centre: int) -> Tensor:
+    """Logarithms of the weights of valid pixels, by closeness in time and likeness to the centre frame.
+
+    Args:
+        frames: `[B, T, 3, H, W]`.
+        valid: `[B, T, 1, H, W]`, bool; a pixel that the centre does not show can be unlike anything.
+        time_distance: `[B, T, 1, H, W]`.
+        centre: which of the T frames is the centre one.
+
+    Returns:
+        `[B, T, 1, H, W]`, 0 or less.
+    """
+    squared = (frames - frames[:, centre, None]).square().mean(2)  # [B, T, H, W]
     around = F.avg_pool2d(squared, WINDOW, 1, WINDOW // 2, count_include_pad=False).unsqueeze(2)
-    alike = torch.exp(-around / DISAGREEMENT**2)
-    return torch.where(aligned.valid[:, aligned.centre, None], alike, torch.ones_like(alike))
+    unlike = torch.where(valid[:, centre, None], around / DISAGREEMENT**2, torch.zeros_like(around))
+    return -time_distance / TIME_CONSTANT - unlike

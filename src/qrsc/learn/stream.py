@@ -1,4 +1,4 @@
-"""A pool of rendered pairs on the training device, always being renewed."""
+"""A pool of rendered samples on the training device, always being renewed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import fields
 from types import TracebackType
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,24 +18,42 @@ from qrsc.simulate.sets import require_free_seed
 Renderer = Callable[[torch.Generator], FlowPairs]
 
 
-class PairPool:
-    """Batches of pairs, drawn at random from a pool into which new ones are rendered.
+class Samples(Protocol):
+    """A dataclass of tensors, all with the samples along their first dimension."""
 
-    A rendered pair is drawn `uses` times on average before it is replaced, each time mirrored, graded and made noisy
-    in another way. On a CUDA device a thread of its own renders on a stream of its own: rendering waits for the device
-    many times a batch, and training would have to wait with it. Elsewhere the pool is renewed between batches, and
-    the same seed gives the same batches.
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __len__(self) -> int: ...
+
+
+Batch = TypeVar("Batch", bound=Samples)
+AnyPool = TypeVar("AnyPool", bound="Pool[Any]")
+
+
+class Pool(Generic[Batch]):
+    """Batches of samples, drawn at random from a pool into which new ones are rendered.
+
+    A rendered sample is drawn `uses` times on average before it is replaced, each time augmented in another way;
+    what kind of samples they are, and how they are kept and augmented, is up to a subclass. On a CUDA device a thread
+    of its own renders on a stream of its own: rendering waits for the device many times a batch, and training would
+    have to wait with it. Elsewhere the pool is renewed between batches, and the same seed gives the same batches.
 
     Args:
-        render: takes a generator (on the CPU) and returns new pairs, on the device that it likes.
-        capacity: how many pairs are kept. It should be many times the number that `render` returns.
-        device: where the pairs are kept and the batches come from.
-        uses: how often a pair is drawn on average.
+        render: takes a generator (on the CPU) and returns new samples, on the device that it likes.
+        capacity: how many samples are kept. It should be many times the number that `render` returns.
+        device: where the samples are kept and the batches come from.
+        uses: how often a sample is drawn on average.
         seed: of everything random here; under 2**30, so that it never makes a scene of the fixed test sets.
     """
 
     def __init__(
-        self, render: Renderer, *, capacity: int, device: torch.device | str, uses: float = 2.0, seed: int = 0
+        self,
+        render: Callable[[torch.Generator], Batch],
+        *,
+        capacity: int,
+        device: torch.device | str,
+        uses: float = 2.0,
+        seed: int = 0,
     ) -> None:
         if capacity < 1 or uses <= 0:
             raise ValueError(f"capacity must be at least 1 and uses over 0; got {capacity} and {uses}.")
@@ -54,7 +73,7 @@ class PairPool:
         self._written: torch.cuda.Event | None = None
         self._read: torch.cuda.Event | None = None
 
-    def __enter__(self) -> PairPool:
+    def __enter__(self: AnyPool) -> AnyPool:
         if self.device.type == "cuda":
             self._thread = threading.Thread(target=self._render_until_closed, name="render", daemon=True)
             self._thread.start()
@@ -68,9 +87,17 @@ class PairPool:
             self._thread.join()
             self._thread = None
 
-    def draw(self, count: int) -> FlowPairs:
-        """A batch of `count` pairs, augmented."""
-        self._wait_for_pairs(count)
+    def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Rendered tensors by their names, as they shall be kept."""
+        raise NotImplementedError
+
+    def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> Batch:
+        """A batch from kept tensors by their names, changed at random; the generator is on the pool's device."""
+        raise NotImplementedError
+
+    def draw(self, count: int) -> Batch:
+        """A batch of `count` samples, augmented."""
+        self._wait_for_samples(count)
         with self._changed:
             held = min(self.rendered, self.capacity)
             index = torch.randint(held, (count,), generator=self._drawing, device=self.device)
@@ -82,14 +109,10 @@ class PairPool:
                 self._read.record(torch.cuda.current_stream(self.device))
             self.drawn += count
             self._changed.notify_all()
-        for name in ("first", "second"):
-            drawn[name] = drawn[name].float() / 255.0
-        pairs = mirrored(FlowPairs(**drawn), self._drawing)
-        first, second = photometric(pairs.first, pairs.second, self._drawing)
-        return FlowPairs(first, second, *(getattr(pairs, field.name) for field in fields(pairs)[2:]))
+        return self.augmented(drawn, self._drawing)
 
-    def _wait_for_pairs(self, count: int) -> None:
-        """Return once there are enough pairs to draw from, rendering them here if no thread does."""
+    def _wait_for_samples(self, count: int) -> None:
+        """Return once there are enough samples to draw from, rendering them here if no thread does."""
         if self._thread is None:
             while self.rendered < count or self.rendered * self.uses < self.drawn + count:
                 self._add(self._render(self._rendering))
@@ -99,7 +122,7 @@ class PairPool:
             enough = min(4 * count, self.capacity)
             self._changed.wait_for(lambda: self.rendered >= enough or self._failure is not None)
             if self._failure is not None:
-                raise RuntimeError("rendering of training pairs failed; the cause is above.") from self._failure
+                raise RuntimeError("rendering of training samples failed; the cause is above.") from self._failure
 
     def _render_until_closed(self) -> None:
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # torch's stubs
@@ -120,11 +143,10 @@ class PairPool:
                 self._failure = error
                 self._changed.notify_all()
 
-    def _add(self, pairs: FlowPairs) -> None:
-        """Put new pairs in the place of the oldest."""
-        values = {field.name: getattr(pairs, field.name).to(self.device) for field in fields(pairs)}
-        for name in ("first", "second"):  # 8 bits, as cameras deliver them
-            values[name] = (values[name] * 255.0).round().to(torch.uint8)
+    def _add(self, samples: Batch) -> None:
+        """Put new samples in the place of the oldest."""
+        values = {field.name: getattr(samples, field.name).to(self.device) for field in fields(samples)}
+        values = self.packed(values)
         with self._changed:
             if not self._store:
                 self._store = {
@@ -132,11 +154,27 @@ class PairPool:
                 }
             if self._read is not None:
                 torch.cuda.current_stream(self.device).wait_event(self._read)
-            slots = (self.rendered + torch.arange(len(pairs))).remainder(self.capacity).to(self.device)
+            slots = (self.rendered + torch.arange(len(samples))).remainder(self.capacity).to(self.device)
             for name, value in values.items():
                 self._store[name].index_copy_(0, slots, value)
             if self.device.type == "cuda":
                 self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stubs
                 self._written.record(torch.cuda.current_stream(self.device))
-            self.rendered += len(pairs)
+            self.rendered += len(samples)
             self._changed.notify_all()
+
+
+class PairPool(Pool[FlowPairs]):
+    """Batches of pairs, mirrored, graded and made noisy in another way each time."""
+
+    def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Frames in 8 bits, as cameras deliver them."""
+        return {**values, **{name: (values[name] * 255.0).round().to(torch.uint8) for name in ("first", "second")}}
+
+    def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> FlowPairs:
+        """Pairs, augmented."""
+        for name in ("first", "second"):
+            drawn[name] = drawn[name].float() / 255.0
+        pairs = mirrored(FlowPairs(**drawn), generator)
+        first, second = photometric(pairs.first, pairs.second, generator)
+        return FlowPairs(first, second, *(getattr(pairs, field.name) for field in fields(pairs)[2:]))

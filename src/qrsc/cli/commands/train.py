@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from qrsc.cli.errors import readable_errors
+from qrsc.cli.options import FusionNetworkOption
 
 train = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train the networks.")
 
@@ -70,5 +71,83 @@ def flow(
         seed=seed,
     )
     summary = train_flow_network(run, quiet=quiet)
+    if summary and not quiet:
+        typer.echo(summary)
+
+
+@train.command()
+@readable_errors
+def fusion(
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the weights and the training state.")],
+    network: Annotated[FusionNetworkOption, typer.Option(help="The paper's, or its light sibling.")] = "rsa2",
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's network, losses, batch and learning rates in place of ours.")
+    ] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop this run after so many; --resume goes on from there.")
+    ] = None,
+    total_minutes: Annotated[
+        float | None,
+        typer.Option(help="Of the whole training, over which the learning rate falls; --minutes if not given."),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Of the whole training.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Samples a step and device.")] = None,
+    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the rendered frames.")] = "384x320",
+    crop: Annotated[str, typer.Option(metavar="WxH", help="What a step sees of them, multiples of 16.")] = "256x256",
+    loss: Annotated[
+        str | None, typer.Option(metavar="TERM,...", help="charbonnier, mse, laplacian, census or perceptual.")
+    ] = None,
+    flow: Annotated[
+        str, typer.Option(metavar="NAME", help="Flow as in `qrsc correct`, or `true` for true flows made worse.")
+    ] = "raft-rs",
+    textures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Photographs to cover surfaces with, besides painted ones.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Begin from these weights in place of first ones.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in OUT.")] = False,
+    peak: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    scenes: Annotated[int, typer.Option(min=1, help="Worlds rendered at a time.")] = 16,
+    pool: Annotated[int, typer.Option(min=1, help="Rendered samples kept on the device.")] = 1536,
+    uses: Annotated[float, typer.Option(help="How often a sample is drawn on average.")] = 4.0,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile; on a GPU if not given.")
+    ] = None,
+    devices: Annotated[int, typer.Option(min=1, help="GPUs of this machine.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines; start the command on each, as Lightning describes.")] = 1,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to OUT for TensorBoard.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and the data.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")] = False,
+) -> None:
+    """Train a fusion network on scenes rendered, and corrected with the flow network, as it goes."""
+    from qrsc.cli.train import FusionRun, train_fusion_network
+
+    run = FusionRun(
+        output=output,
+        network=network,
+        paper=paper,
+        minutes=minutes,
+        total_minutes=total_minutes,
+        steps=steps,
+        batch=batch,
+        size=size,
+        crop=crop,
+        loss=loss,
+        flow=flow,
+        textures=textures,
+        start=start,
+        resume=resume,
+        peak=peak,
+        scenes=scenes,
+        pool=pool,
+        uses=uses,
+        compiled=compiled,
+        devices=devices,
+        nodes=nodes,
+        tensorboard=tensorboard,
+        seed=seed,
+    )
+    summary = train_fusion_network(run, quiet=quiet)
     if summary and not quiet:
         typer.echo(summary)

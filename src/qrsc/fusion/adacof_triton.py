@@ -1,0 +1,187 @@
+"""`adacof` as Triton kernels: one launch for all taps and frames, forward and backward.
+
+A program takes a run of pixels of one frame and goes over the taps; samples are read where they are needed and summed
+in float32. Per pixel and tap that is 6 bytes (bfloat16) of weights and offsets, which is what bounds it: the samples
+themselves lie close together and come from the cache. Gradients of the frames, which training does not ask for, are
+scattered by atomic additions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 128  # pixels a program
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
+    frames,  # [N, C, H, W]
+    weights,  # [N, K * K, H, W]
+    alpha,
+    beta,
+    result,  # [N, C, H, W]
+    height,
+    width,
+    dilation,
+    C: tl.constexpr,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    size = height * width
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    number = tl.program_id(1).to(tl.int64)
+    inside = pixel < size
+    row = pixel // width
+    column = pixel - row * width
+    picture = frames + number * C * size
+    taps = number * K * K * size + pixel
+    # Channels beside each other in one block; it must be a power of two, so 3 are 4 with one left out.
+    channel = tl.arange(0, 4)
+    total = tl.zeros((4, BLOCK), dtype=tl.float32)
+    for tap in range(K * K):
+        place = taps + tap * size
+        weight = tl.load(weights + place, mask=inside, other=0.0).to(tl.float32)
+        x = column + dilation * (tap % K - K // 2) + tl.load(alpha + place, mask=inside, other=0.0).to(tl.float32)
+        y = row + dilation * (tap // K - K // 2) + tl.load(beta + place, mask=inside, other=0.0).to(tl.float32)
+        x = tl.minimum(tl.maximum(x, 0.0), width - 1.0)
+        y = tl.minimum(tl.maximum(y, 0.0), height - 1.0)
+        left = tl.floor(x)
+        top = tl.floor(y)
+        right_part = x - left
+        lower_part = y - top
+        x0 = left.to(tl.int32)
+        y0 = top.to(tl.int32)
+        x1 = tl.minimum(x0 + 1, width - 1)
+        y1 = tl.minimum(y0 + 1, height - 1)
+        plane = picture + channel[:, None] * size
+        wanted = (channel[:, None] < C) & inside[None, :]
+        a = tl.load(plane + (y0 * width + x0)[None, :], mask=wanted, other=0.0).to(tl.float32)
+        b = tl.load(plane + (y0 * width + x1)[None, :], mask=wanted, other=0.0).to(tl.float32)
+        c = tl.load(plane + (y1 * width + x0)[None, :], mask=wanted, other=0.0).to(tl.float32)
+        d = tl.load(plane + (y1 * width + x1)[None, :], mask=wanted, other=0.0).to(tl.float32)
+        upper = a + (b - a) * right_part[None, :]
+        lower = c + (d - c) * right_part[None, :]
+        total += weight[None, :] * (upper + (lower - upper) * lower_part[None, :])
+    target = result + number * C * size + channel[:, None] * size + pixel[None, :]
+    tl.store(target, total.to(result.dtype.element_ty), mask=(channel[:, None] < C) & inside[None, :])
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
+    gradient,  # [N, C, H, W]
+    frames,
+    weights,
+    alpha,
+    beta,
+    to_frames,  # [N, C, H, W], float32, zeros
+    to_weights,  # [N, K * K, H, W]
+    to_alpha,
+    to_beta,
+    height,
+    width,
+    dilation,
+    C: tl.constexpr,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SCATTER: tl.constexpr,
+):
+    size = height * width
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    number = tl.program_id(1).to(tl.int64)
+    inside = pixel < size
+    row = pixel // width
+    column = pixel - row * width
+    channel = tl.arange(0, 4)
+    wanted = (channel[:, None] < C) & inside[None, :]
+    plane = number * C * size + channel[:, None] * size
+    coming = tl.load(gradient + plane + pixel[None, :], mask=wanted, other=0.0).to(tl.float32)
+    taps = number * K * K * size + pixel
+    for tap in range(K * K):
+        place = taps + tap * size
+        weight = tl.load(weights + place, mask=inside, other=0.0).to(tl.float32)
+        free_x = column + dilation * (tap % K - K // 2) + tl.load(alpha + place, mask=inside, other=0.0).to(tl.float32)
+        free_y = row + dilation * (tap // K - K // 2) + tl.load(beta + place, mask=inside, other=0.0).to(tl.float32)
+        x = tl.minimum(tl.maximum(free_x, 0.0), width - 1.0)
+        y = tl.minimum(tl.maximum(free_y, 0.0), height - 1.0)
+        left = tl.floor(x)
+        top = tl.floor(y)
+        right_part = (x - left)[None, :]
+        lower_part = (y - top)[None, :]
+        x0 = left.to(tl.int32)
+        y0 = top.to(tl.int32)
+        x1 = tl.minimum(x0 + 1, width - 1)
+        y1 = tl.minimum(y0 + 1, height - 1)
+        at_a = plane + (y0 * width + x0)[None, :]
+        at_b = plane + (y0 * width + x1)[None, :]
+        at_c = plane + (y1 * width + x0)[None, :]
+        at_d = plane + (y1 * width + x1)[None, :]
+        a = tl.load(frames + at_a, mask=wanted, other=0.0).to(tl.float32)
+        b = tl.load(frames + at_b, mask=wanted, other=0.0).to(tl.float32)
+        c = tl.load(frames + at_c, mask=wanted, other=0.0).to(tl.float32)
+        d = tl.load(frames + at_d, mask=wanted, other=0.0).to(tl.float32)
+        upper = a + (b - a) * right_part
+        lower = c + (d - c) * right_part
+        sampled = upper + (lower - upper) * lower_part
+        along_x = (b - a) + ((d - c) - (b - a)) * lower_part
+        along_y = lower - upper
+        moves_x = (free_x >= 0.0) & (free_x <= width - 1.0)
+        moves_y = (free_y >= 0.0) & (free_y <= height - 1.0)
+        kind = to_weights.dtype.element_ty
+        tl.store(to_weights + place, tl.sum(coming * sampled, 0).to(kind), mask=inside)
+        slope = tl.where(moves_x, weight * tl.sum(coming * along_x, 0), 0.0)
+        tl.store(to_alpha + place, slope.to(kind), mask=inside)
+        slope = tl.where(moves_y, weight * tl.sum(coming * along_y, 0), 0.0)
+        tl.store(to_beta + place, slope.to(kind), mask=inside)
+        if SCATTER:
+            share = coming * weight[None, :]
+            tl.atomic_add(to_frames + at_a, share * (1.0 - right_part) * (1.0 - lower_part), mask=wanted)
+            tl.atomic_add(to_frames + at_b, share * right_part * (1.0 - lower_part), mask=wanted)
+            tl.atomic_add(to_frames + at_c, share * (1.0 - right_part) * lower_part, mask=wanted)
+            tl.atomic_add(to_frames + at_d, share * right_part * lower_part, mask=wanted)
+
+
+def adacof_forward(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int) -> Tensor:
+    """As `qrsc.fusion.adacof.loop_forward`, for up to 4 channels."""
+    frames, weights, alpha, beta = (value.contiguous() for value in (frames, weights, alpha, beta))
+    result = torch.empty_like(frames)
+    launch: Any = _forward_kernel[_programs(frames)]
+    launch(frames, weights, alpha, beta, result, *frames.shape[-2:], dilation, **_constants(frames, weights))
+    return result
+
+
+def adacof_backward(
+    gradient: Tensor, frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int, to_frames: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As `qrsc.fusion.adacof.loop_backward`, for up to 4 channels."""
+    inputs = [value.contiguous() for value in (gradient, frames, weights, alpha, beta)]
+    gradient, frames, weights, alpha, beta = inputs
+    scattered = torch.zeros_like(frames, dtype=torch.float32) if to_frames else frames.new_empty(0)
+    results = [torch.empty_like(value) for value in (weights, alpha, beta)]
+    launch: Any = _backward_kernel[_programs(frames)]
+    launch(
+        *inputs,
+        scattered,
+        *results,
+        *frames.shape[-2:],
+        dilation,
+        **_constants(frames, weights),
+        SCATTER=to_frames,
+    )
+    return scattered.to(frames.dtype), results[0], results[1], results[2]
+
+
+def _programs(frames: Tensor) -> tuple[int, int]:
+    height, width = frames.shape[-2:]
+    return triton.cdiv(height * width, BLOCK), len(frames)
+
+
+def _constants(frames: Tensor, weights: Tensor) -> dict[str, int]:
+    if frames.shape[1] > 4:
+        raise ValueError(f"the kernels take pictures of up to 4 channels; got {tuple(frames.shape)}.")
+    return {"C": frames.shape[1], "K": math.isqrt(weights.shape[1]), "BLOCK": BLOCK}

@@ -1,0 +1,75 @@
+"""The 3-D transformer encoder: a convolutional stem and four stages, each at half the size of the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qrsc.fusion.attention import Block
+
+SLOPE = 0.2  # of the leaky rectifiers
+
+
+class ResidualBlock(nn.Module):
+    """Two 3-D convolutions with a way past them."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv3d(channels, channels, 3, padding=1)
+        self.second = nn.Conv3d(channels, channels, 3, padding=1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """`[B, C, T, H, W]` to the same shape."""
+        change: Tensor = self.second(F.leaky_relu(self.first(features), SLOPE))
+        return features + change
+
+
+class Stage(nn.Module):
+    """A convolution that halves the size, and attention blocks, every second one with its windows shifted."""
+
+    def __init__(self, incoming: int, channels: int, depth: int, heads: int, window: int, mlp_ratio: int) -> None:
+        super().__init__()
+        self.halve = nn.Conv3d(incoming, channels, 3, stride=(1, 2, 2), padding=1)
+        self.blocks = nn.ModuleList(
+            Block(channels, heads, window, window // 2 if number % 2 else 0, mlp_ratio) for number in range(depth)
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """`[B, C, T, H, W]` to `[B, C', T, H / 2, W / 2]`."""
+        tokens = F.leaky_relu(self.halve(features), SLOPE).permute(0, 2, 3, 4, 1)
+        for block in self.blocks:
+            tokens = block(tokens)
+        return tokens.permute(0, 4, 1, 2, 3)
+
+
+class TransformerEncoder(nn.Module):
+    """Features of several frames at 1/2, 1/4, 1/8 and 1/16 of their size."""
+
+    def __init__(
+        self,
+        incoming: int,
+        stem: int,
+        widths: Sequence[int],
+        depths: Sequence[int],
+        heads: Sequence[int],
+        window: int,
+        mlp_ratio: int,
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Conv3d(incoming, stem, 3, padding=1)
+        self.residual = ResidualBlock(stem)
+        before = (stem, *widths[:-1])
+        self.stages = nn.ModuleList(
+            Stage(*sizes, window, mlp_ratio) for sizes in zip(before, widths, depths, heads, strict=True)
+        )
+
+    def forward(self, inputs: Tensor) -> list[Tensor]:
+        """`[B, C, T, H, W]`, H and W multiples of 16; the finest features first."""
+        features = self.residual(F.leaky_relu(self.stem(inputs), SLOPE))
+        levels = []
+        for stage in self.stages:
+            features = stage(features)
+            levels.append(features)
+        return levels

@@ -1,0 +1,140 @@
+"""RSAdaCof: frames aligned by freely placed samples, and fused by masks and by closeness in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qrsc.fusion.adacof import adacof
+from qrsc.fusion.encoder import SLOPE
+from qrsc.fusion.mean import log_weights
+
+# A frame that does not show a pixel starts with e^-12 of the weight of one that does: enough to be left out, little
+# enough to be learned over.
+INVALID = 12.0
+# The time-grid weight of one frame alone, or of the farther of two at its worst row, is 0; this keeps quotients and
+# gradients finite. With three frames no weight is below a third.
+LEAST_TIME_WEIGHT = 0.02
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What is fused, at one scale.
+
+    Attributes:
+        frames: `[B, T, 3, H, W]`, the corrected frames.
+        valid: `[B, T, 1, H, W]`, float, 0 to 1.
+        time_distance: `[B, T, 1, H, W]`, in frame intervals.
+        centre: which of the T frames is the one whose instant it is.
+    """
+
+    frames: Tensor
+    valid: Tensor
+    time_distance: Tensor
+    centre: int
+
+    def reduced(self, factor: int) -> Pictures:
+        """The same at a fraction of the size."""
+        if factor == 1:
+            return self
+        frames, valid, distance = (_pooled(value, factor) for value in (self.frames, self.valid, self.time_distance))
+        return Pictures(frames, valid, distance, self.centre)
+
+    def prior(self) -> Tensor:
+        """Logarithms of weights `[B, T, 1, H, W]` to start from: those of `mean_fusion`."""
+        likely = log_weights(self.frames, self.valid > 0.5, self.time_distance, self.centre)
+        # What no frame shows is the centre one's: on samples of BS-RSC, 0.2 dB better than that of the nearest in time.
+        unseen = 1.0 - self.valid.amax(1, keepdim=True)
+        own = torch.arange(self.valid.shape[1], device=likely.device).reshape(1, -1, 1, 1, 1) == self.centre
+        return likely - INVALID * (1.0 - torch.where(own, self.valid + unseen, self.valid))
+
+
+def time_weights(time_distance: Tensor) -> Tensor:
+    """`1 - tg_i / sum tg` of Eq. (syn_frame) from time distances `[B, T, 1, H, W]`; the same shape."""
+    share = time_distance / time_distance.sum(1, keepdim=True).clamp_min(1e-6)
+    return (1.0 - share).clamp_min(LEAST_TIME_WEIGHT)
+
+
+class AdaCofHead(nn.Module):
+    """One frame from several at twice the size of their features.
+
+    Args:
+        channels: of the features.
+        taps: K of K x K samples a pixel and frame.
+        identity: start as the frames themselves, weighted by the masks; otherwise as 0.
+        prior: start masks from the weights of `mean_fusion`; otherwise they are learned from nothing, as published.
+        time_grid: weigh frames by closeness in time, too.
+    """
+
+    def __init__(self, channels: int, taps: int, *, identity: bool, prior: bool, time_grid: bool) -> None:
+        super().__init__()
+        self.identity, self.use_prior, self.time_grid = identity, prior, time_grid
+        self.weights, self.alpha, self.beta = (_subnet(channels, taps * taps) for _ in range(3))
+        # The masks of the paper look at all frames' features beside each other, and need as many as were trained
+        # with. Each frame's own beside the mean of all says the same for any number.
+        self.gather = nn.Conv2d(2 * channels, channels, 1)
+        self.mask = _subnet(channels, 1)
+        for net in (self.weights, self.alpha, self.beta, self.mask):
+            _start_at_zero(net)
+
+    def forward(self, features: Tensor, pictures: Pictures) -> Tensor:
+        """Features `[B, C, T, H / 2, W / 2]` and pictures of size H, W to `[B, 3, H, W]`."""
+        each = features.transpose(1, 2).flatten(0, 1)  # [B T, C, H / 2, W / 2]
+        weights, alpha, beta = self.weights(each), self.alpha(each), self.beta(each)  # [B T, K K, H, W]
+        if self.identity:
+            centre = torch.zeros_like(weights[0, :, 0, 0])
+            centre[len(centre) // 2] = 1.0
+            weights = weights + centre.reshape(1, -1, 1, 1)
+        sampled = adacof(pictures.frames.flatten(0, 1), weights, alpha, beta).reshape(pictures.frames.shape)
+        weight = self._masks(features, pictures)
+        if self.time_grid:
+            weight = weight * time_weights(pictures.time_distance)
+            weight = weight / weight.sum(1, keepdim=True)
+        return (weight * sampled).sum(1)
+
+    def _masks(self, features: Tensor, pictures: Pictures) -> Tensor:
+        """Weights of the frames, `[B, T, 1, H, W]`, that add up to 1."""
+        both = torch.cat([features, features.mean(2, keepdim=True).expand_as(features)], 1)
+        gathered = F.leaky_relu(self.gather(both.transpose(1, 2).flatten(0, 1)), SLOPE)
+        scores = self.mask(gathered).reshape(pictures.valid.shape).to(pictures.frames.dtype)
+        return torch.softmax(scores + pictures.prior() if self.use_prior else scores, 1)
+
+
+class DirectHead(nn.Module):
+    """Colours straight from the features, without any frame: what is left without RSAdaCof."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.colours = _subnet(channels, 3)
+
+    def forward(self, features: Tensor, pictures: Pictures) -> Tensor:
+        """Features `[B, C, T, H / 2, W / 2]` to `[B, 3, H, W]`."""
+        colours: Tensor = self.colours(features.mean(2))
+        return colours.to(pictures.frames.dtype)
+
+
+def _subnet(channels: int, outputs: int) -> nn.Sequential:
+    """`[N, channels, H, W]` to `[N, outputs, 2 H, 2 W]`."""
+    return nn.Sequential(
+        nn.Conv2d(channels, channels, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(channels, outputs, 3, padding=1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(outputs, outputs, 3, stride=2, padding=1, output_padding=1),
+    )
+
+
+def _start_at_zero(net: nn.Sequential) -> None:
+    last = net[-1]
+    assert isinstance(last, nn.ConvTranspose2d)
+    assert last.bias is not None
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+
+
+def _pooled(values: Tensor, factor: int) -> Tensor:
+    small = F.avg_pool2d(values.flatten(0, 1), factor)
+    return small.reshape(*values.shape[:2], *small.shape[1:])

@@ -1,0 +1,196 @@
+"""The fusion networks as fusions: frames of any size, in tiles where they are large, on the device they come on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qrsc.fusion.aligned import AlignedFrames
+from qrsc.fusion.lite import LiteNetwork, LiteOptions
+from qrsc.fusion.rsa2 import MULTIPLE, Rsa2Network, Rsa2Options
+from qrsc.warp import Warped
+from qrsc.weights import (
+    WeightsError,
+    card,
+    load_strictly,
+    load_weights,
+    read_notes,
+    read_weights,
+    shipped_weights,
+)
+
+FusionNetwork = Rsa2Network | LiteNetwork
+
+# Tiles start at multiples of this, so that a pixel lies at the same place of its window in all of them: 8 x 8 windows
+# at a sixteenth of the size.
+TILE_STEP = 128
+OVERLAP = 128  # pixels over which one tile fades into the next
+LARGEST_TILE = 1152  # pixels a side; 1920 x 1088 is two of them
+
+
+class NetworkFusion:
+    """One frame from several by a network.
+
+    The network goes to the device of the frames, and works in bfloat16 on a CUDA device, in float32 elsewhere.
+
+    Args:
+        network: with its weights.
+        tile: frames with a side above this go through in tiles that fade into each other; None is never.
+        compiled: let `torch.compile` make the network faster; the first frame of each size then takes a minute.
+    """
+
+    def __init__(self, network: FusionNetwork, *, tile: int | None = LARGEST_TILE, compiled: bool = False) -> None:
+        if tile is not None and (tile % TILE_STEP or tile <= OVERLAP):
+            raise ValueError(f"tile must be a multiple of {TILE_STEP} and over {OVERLAP}; got {tile}.")
+        self.network = network.eval().requires_grad_(False)
+        self.tile = tile
+        self._forward: Any = torch.compile(self.network) if compiled else self.network
+        self._device: torch.device | None = None
+
+    @torch.no_grad()
+    def __call__(self, aligned: AlignedFrames) -> Warped:
+        """`[B, 3, H, W]` in [0, 1], and where any of the frames shows the pixel, `[B, 1, H, W]` bool."""
+        frames = aligned.frames
+        if frames.device != self._device:
+            self._device = frames.device
+            arrange(self.network.to(frames.device))
+        height, width = frames.shape[-2:]
+        padded = _padded(_float32(aligned))
+        with torch.autocast(frames.device.type, torch.bfloat16, enabled=frames.device.type == "cuda"):
+            mean = self.network.input_mean(padded)
+            if self.tile is None or max(height, width) <= self.tile:
+                fused = self._forward(padded, mean).float()
+            else:
+                fused = self._in_tiles(padded, mean, self.tile)
+        fused = fused[..., :height, :width].clamp(0.0, 1.0).to(frames.dtype)
+        return Warped(fused, aligned.valid.any(1))
+
+    def _in_tiles(self, aligned: AlignedFrames, mean: Tensor, tile: int) -> Tensor:
+        height, width = aligned.frames.shape[-2:]
+        total = torch.zeros_like(aligned.frames[:, 0], dtype=torch.float32)
+        share = torch.zeros_like(total[:1, :1])
+        for top in tile_starts(height, tile):
+            for left in tile_starts(width, tile):
+                bottom, right = min(top + tile, height), min(left + tile, width)
+                part = _cut(aligned, slice(top, bottom), slice(left, right))
+                rows = _fade(top, bottom, height, share.device).reshape(-1, 1)
+                weight = rows * _fade(left, right, width, share.device)
+                total[..., top:bottom, left:right] += weight * self._forward(part, mean).float()
+                share[..., top:bottom, left:right] += weight
+        return total / share
+
+
+def load_network(name: str) -> FusionNetwork:
+    """A fusion network with weights of the package."""
+    if name not in shipped_weights():
+        raise WeightsError(
+            f"the weights of the fusion {name!r} do not come with this version of the package; use `mean`, or train "
+            "it with `qrsc train fusion`."
+        )
+    network = build_network(name, dict(card(name)["options"]))
+    load_strictly(network, load_weights(name), f"the weights {name!r}")
+    return network
+
+
+def network_from_file(path: Path) -> FusionNetwork:
+    """A fusion network from a file that its training wrote."""
+    notes = read_notes(path)
+    if "kind" not in notes or "options" not in notes:
+        raise WeightsError(f"{path} does not say what network it is of; it is not the weights of a fusion network.")
+    network = build_network(notes["kind"], json.loads(notes["options"]))
+    load_strictly(network, read_weights(path), str(path))
+    return network
+
+
+def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:
+    """A network of a kind, `rsa2` or `rsa2-lite`, with first weights.
+
+    Args:
+        options: of the network, by their names; lists for tuples, as JSON has them, are as good.
+    """
+    described: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in (options or {}).items()
+    }
+    if kind == "rsa2":
+        return Rsa2Network(Rsa2Options(**described))
+    if kind == "rsa2-lite":
+        return LiteNetwork(LiteOptions(**described))
+    raise ValueError(f"unknown fusion network {kind!r}; choose one of rsa2, rsa2-lite.")
+
+
+def arrange(network: nn.Module) -> None:
+    """Put the weights of a network on a GPU into the order that its convolutions like, channels last."""
+    # Not `network.to(memory_format=...)`: that asks the same of weights of two and of three dimensions, and fails.
+    orders = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if next(network.parameters()).is_cuda:
+        for weights in network.parameters():
+            if weights.ndim in orders:
+                weights.data = weights.data.contiguous(memory_format=orders[weights.ndim])
+
+
+def tile_starts(size: int, tile: int) -> Iterator[int]:
+    """Where tiles begin so that they cover a side and overlap by `OVERLAP` at least."""
+    start = 0
+    while True:
+        yield start
+        if start + tile >= size:
+            return
+        start += tile - OVERLAP
+
+
+def _fade(start: int, end: int, size: int, device: torch.device) -> Tensor:
+    """Weights of a tile along one side: rising where another one ends, falling where another one begins."""
+    place = torch.arange(end - start, dtype=torch.float32, device=device)
+    weight = torch.ones_like(place)
+    # The outermost quarter of an overlap is left out: there a tile sees its own edge.
+    if start > 0:
+        weight = torch.minimum(weight, (place - OVERLAP / 4) / (OVERLAP / 2))
+    if end < size:
+        weight = torch.minimum(weight, (end - start - 1 - place - OVERLAP / 4) / (OVERLAP / 2))
+    return weight.clamp(1e-6, 1.0)
+
+
+def _cut(aligned: AlignedFrames, rows: slice, columns: slice) -> AlignedFrames:
+    return replace(
+        aligned,
+        frames=aligned.frames[..., rows, columns],
+        correction_fields=aligned.correction_fields[..., rows, columns],
+        valid=aligned.valid[..., rows, columns],
+        time_distance=aligned.time_distance[..., rows, columns],
+    )
+
+
+def _float32(aligned: AlignedFrames) -> AlignedFrames:
+    return replace(
+        aligned,
+        frames=aligned.frames.float(),
+        correction_fields=aligned.correction_fields.float(),
+        time_distance=aligned.time_distance.float(),
+    )
+
+
+def _padded(aligned: AlignedFrames) -> AlignedFrames:
+    """Extended to the right and below to what the networks take."""
+    height, width = aligned.frames.shape[-2:]
+    below, right = -height % MULTIPLE, -width % MULTIPLE
+    if not below and not right:
+        return aligned
+
+    def extended(values: Tensor) -> Tensor:
+        flat = F.pad(values.flatten(0, 1).float(), (0, right, 0, below), mode="replicate")
+        return flat.reshape(*values.shape[:2], *flat.shape[1:])
+
+    return replace(
+        aligned,
+        frames=extended(aligned.frames),
+        correction_fields=extended(aligned.correction_fields),
+        valid=extended(aligned.valid) > 0.5,
+        time_distance=extended(aligned.time_distance),
+    )

@@ -1,0 +1,183 @@
+"""Training samples for the fusion from random worlds, corrected with flows as good and as bad as real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qrsc.flow import FlowEstimator
+from qrsc.learn.fusion_samples import Alignment, FusionSamples, join_samples
+from qrsc.learn.rendering import BLURRED_SHARE, GAMMAS, LONGEST_EXPOSURE
+from qrsc.simulate.library import TextureLibrary
+from qrsc.simulate.render import render_gs, render_rs
+from qrsc.simulate.styles import MIXED, draw_speeds
+from qrsc.simulate.surfaces import Scene
+from qrsc.simulate.truth import distortion_field, rs_flow
+from qrsc.simulate.worlds import sample_scenes
+from qrsc.timing import SCANS, Readout
+from qrsc.warp import backward_warp
+
+TRUE_FLOW_SHARE = 0.4  # of the calls take the true flow, made worse, in place of an estimate
+SHORT_SHARE = 0.5  # are corrected as if there were no frames beyond the three
+ONE_SIDED_SHARE = 0.5  # of those, with one neighbour only for the centre, too
+MIDDLE_SHARE = 0.6  # ask for the middle row, the others for any instant of the readout
+GAMMA_ERROR = 0.04  # standard deviation of what gamma is off by, relative, in half of the calls
+NOISE = 0.012  # standard deviation of the noisiest frames' values
+PAIRS_AT_ONCE = 32
+MISPLACED = 3.0  # pixels, by which boundaries of the motion are typically displaced in the worst of true flows
+
+
+@dataclass
+class WorldSamples:
+    """Renders samples of random worlds; call it with a generator.
+
+    Attributes:
+        textures: on the device that samples shall be rendered on.
+        size: `(height, width)` of the frames.
+        flow: finds flows; None takes true ones, made worse, for all.
+        scenes: worlds a call.
+        frames: consecutive frames of each, 5 or more; a call gives `scenes (frames - 4)` samples of three frames.
+        speed: factor on the usual image speeds.
+        progress: how much of the training is done; not used, but set by training.
+    """
+
+    textures: TextureLibrary
+    size: tuple[int, int]
+    flow: FlowEstimator | None = None
+    scenes: int = 8
+    frames: int = 7
+    speed: float = 1.0
+    progress: Callable[[], float] = lambda: 1.0
+
+    def __post_init__(self) -> None:
+        if self.frames < 5:
+            raise ValueError(f"a sample needs five frames, three and their neighbours; got {self.frames}.")
+
+    @torch.no_grad()
+    def __call__(self, generator: torch.Generator) -> FusionSamples:
+        """New samples."""
+        rand = dict(zip(_DRAWN, torch.rand(len(_DRAWN), generator=generator).tolist(), strict=True))
+        normal = float(torch.randn((), generator=generator))
+        readout = Readout(GAMMAS[0] + (GAMMAS[1] - GAMMAS[0]) * rand["gamma"], SCANS[int(rand["scan"] * len(SCANS))])
+        tau = readout.gamma * (0.5 if rand["middle"] < MIDDLE_SHARE else rand["tau"])
+        exposure = LONGEST_EXPOSURE * rand["exposure"] if rand["blur"] < BLURRED_SHARE else 0.0
+        speed = self.speed * draw_speeds(self.scenes, self.size[1], generator)
+        scene = sample_scenes(
+            self.scenes, self.size, MIXED, generator, textures=self.textures, frames=self.frames, speed=speed
+        ).scene
+        frames = torch.stack(
+            [render_rs(scene, readout, k, exposure=exposure, exposures=5) for k in range(self.frames)], 1
+        )
+        frames = _as_recorded(frames, NOISE * rand["noise"] ** 2, generator)
+        if self.flow is None or rand["true flow"] < TRUE_FLOW_SHARE:
+            forward, backward = _true_flows(scene, readout, self.frames, generator)
+        else:
+            forward, backward = _estimated_flows(frames, self.flow)
+        off = 1.0 + GAMMA_ERROR * normal if rand["gamma off"] < 0.5 else 1.0
+        taken = Readout(min(1.0, readout.gamma * off), readout.scan)
+        align = Alignment(frames, forward, backward, taken)
+        parts = []
+        for centre in range(2, self.frames - 2):
+            without = _ends(centre, rand["short"], rand["side"])
+            aligned = align(range(centre - 1, centre + 2), 1, tau, without)
+            parts.append(
+                FusionSamples(
+                    aligned.frames,
+                    aligned.correction_fields,
+                    aligned.valid,
+                    aligned.time_distance,
+                    torch.full((self.scenes,), taken.gamma, device=frames.device),
+                    render_gs(scene, centre + tau, exposure=exposure, exposures=5),
+                    distortion_field(scene, readout, centre, centre + tau)[1],
+                )
+            )
+        return join_samples(parts)
+
+
+_DRAWN = (
+    "gamma",
+    "scan",
+    "middle",
+    "tau",
+    "exposure",
+    "blur",
+    "noise",
+    "true flow",
+    "gamma off",
+    "short",
+    "side",
+)
+
+
+def _ends(centre: int, short: float, side: float) -> list[tuple[int, int]]:
+    """Flows (frame, step) that are not there in a clip of just three frames, or of two."""
+    if short >= SHORT_SHARE:
+        return []
+    missing = [(centre - 1, -1), (centre + 1, 1)]
+    if short < ONE_SIDED_SHARE * SHORT_SHARE:
+        missing.append((centre, -1 if side < 0.5 else 1))
+    return missing
+
+
+def _as_recorded(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Frames `[B, N, 3, H, W]` with noise, in 8 bits."""
+    seed = int(torch.randint(2**31, (), generator=generator))
+    grain = torch.randn(frames.shape, generator=torch.Generator(frames.device).manual_seed(seed), device=frames.device)
+    noisy = frames + noise * (0.3 + frames.clamp_min(0.0).sqrt()) * grain
+    return (noisy.clamp(0.0, 1.0) * 255.0).round() / 255.0
+
+
+def _estimated_flows(frames: Tensor, flow: FlowEstimator) -> tuple[list[Tensor], list[Tensor]]:
+    """Flows between neighbours of `[B, N, 3, H, W]`, forward and backward."""
+    batch, count = frames.shape[:2]
+    first, second = frames[:, :-1].flatten(0, 1), frames[:, 1:].flatten(0, 1)
+    found = [
+        flow(first[start : start + PAIRS_AT_ONCE], second[start : start + PAIRS_AT_ONCE])
+        for start in range(0, len(first), PAIRS_AT_ONCE)
+    ]
+    sides: list[list[Tensor]] = []
+    for side in (0, 1):
+        joined = torch.cat([pair[side] for pair in found])
+        sides.append(list(joined.reshape(batch, count - 1, *joined.shape[1:]).unbind(1)))
+    return sides[0], sides[1]
+
+
+def _true_flows(
+    scene: Scene, readout: Readout, count: int, generator: torch.Generator
+) -> tuple[list[Tensor], list[Tensor]]:
+    """True flows between neighbours, forward and backward, made worse."""
+    forward = [rs_flow(scene, readout, k, k + 1)[0] for k in range(count - 1)]
+    backward = [rs_flow(scene, readout, k + 1, k)[0] for k in range(count - 1)]
+    strength = torch.rand(scene.batch, generator=generator).to(scene.device)
+    return _worse(forward, strength, generator), _worse(backward, strength, generator)
+
+
+def _worse(flows: Sequence[Tensor], strength: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """Flows `[B, 2, H, W]` with the faults of estimates: waves of error, some growing with the motion, and boundaries
+    in the wrong place.
+
+    Args:
+        strength: `[B]`, 0 to 1.
+    """
+    strong = strength.reshape(-1, 1, 1, 1).square()
+    results = []
+    for flow in flows:
+        coarse, fine, place = (_waves(flow, cells, generator) for cells in (32, 8, 16))
+        # Read a little beside: where the motion is smooth that changes nothing.
+        moved = backward_warp(flow, MISPLACED * strong * place).image
+        blurred = F.avg_pool2d(F.pad(moved, (2, 2, 2, 2), mode="replicate"), 5, 1)
+        moved = torch.lerp(moved, blurred, (2.0 * strong).clamp(max=1.0))
+        length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
+        results.append(moved + strong * ((0.4 + 0.04 * length) * coarse + 0.3 * fine))
+    return results
+
+
+def _waves(like: Tensor, cell: int, generator: torch.Generator) -> Tensor:
+    """Smooth noise of unit variance in cells of so many pixels, `[B, 2, H, W]`."""
+    height, width = like.shape[-2:]
+    small = torch.randn(len(like), 2, -(-height // cell) + 1, -(-width // cell) + 1, generator=generator)
+    return F.interpolate(small.to(like), size=(height, width), mode="bicubic", align_corners=False)

@@ -1,0 +1,89 @@
+"""The training of the fusion networks as a Lightning module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from qrsc.fusion.neural import FusionNetwork
+from qrsc.learn.flow_training import FlowTraining, Schedule
+from qrsc.learn.fusion_losses import Loss, balanced
+from qrsc.learn.fusion_samples import FusionSamples, SamplePool
+
+# How often a batch shows only some of its three frames: all that a network of any number of frames has to know.
+FEWER_SHARES: tuple[tuple[slice, float], ...] = ((slice(0, 2), 0.15), (slice(1, 3), 0.15), (slice(1, 2), 0.05))
+
+
+class StepSchedule(Schedule):
+    """The paper's: a tenth of the learning rate after every 25 of 80 epochs, from the first step on."""
+
+    def learning_rate(self, progress: float) -> float:
+        """At a part of the whole."""
+        return self.peak * 0.1 ** int(progress * 80.0 / 25.0)
+
+
+class FusionTraining(FlowTraining):
+    """Optimises a fusion network on samples from a pool, and keeps a running average of its weights.
+
+    Args:
+        network: to be trained, in place.
+        pool: where batches come from.
+        terms: losses, brought to the scale of the first.
+        batch: samples a step.
+        schedule: how long and how fast.
+        minutes: the most that this run may take.
+        decay: of the running average, a step.
+        compiled: compile the network with `torch.compile`, for batches that show all frames.
+        fewer: also train on batches that show some of the frames.
+        seed: of which batches those are.
+    """
+
+    def __init__(
+        self,
+        network: FusionNetwork,
+        pool: SamplePool,
+        terms: Sequence[Loss],
+        *,
+        batch: int,
+        schedule: Schedule,
+        minutes: float = math.inf,
+        decay: float = 0.999,
+        compiled: bool = False,
+        fewer: bool = True,
+        seed: int = 0,
+    ) -> None:
+        # All that is said about networks and pools there holds for these, too.
+        super().__init__(
+            cast(Any, network), cast(Any, pool), batch=batch, schedule=schedule, minutes=minutes, decay=decay
+        )
+        self.terms = tuple(terms)
+        self.fewer = fewer
+        # Not as a module of this one: its weights are the network's and must not be counted twice.
+        self._fast: list[Any] = [torch.compile(network, dynamic=False) if compiled else network]
+        self._choosing = torch.Generator().manual_seed(seed)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The loss on one batch of samples."""
+        with torch.autocast(self.device.type, enabled=False):
+            samples: FusionSamples = cast(Any, self.pool).draw(self.batch)
+        chosen = self._frames()
+        network = self._fast[0] if chosen is None else self.network
+        fused: Tensor = cast(Any, network)(samples.aligned(chosen))
+        with torch.autocast(self.device.type, enabled=False):
+            loss = balanced([term(fused.float(), samples.truth) for term in self.terms])
+        self._recent.append(loss.detach())
+        return loss
+
+    def _frames(self) -> slice | None:
+        """Which frames of the samples this batch shows; None for all."""
+        drawn = float(torch.rand((), generator=self._choosing))
+        if self.fewer:
+            for chosen, share in FEWER_SHARES:
+                if drawn < share:
+                    return chosen
+                drawn -= share
+        return None

@@ -1,0 +1,43 @@
+"""Aligned frames and networks for the tests of fusion."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from qrsc.fusion import AlignedFrames
+from qrsc.fusion.rsa2 import Rsa2Options
+
+SMALL = Rsa2Options(stem=4, widths=(8, 8, 16, 16), depths=(1, 2, 2, 1), heads=(2, 2, 4, 4), features=8, taps=3)
+
+
+def aligned_frames(
+    count: int, size: tuple[int, int], *, batch: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> AlignedFrames:
+    """Frames that are much alike, most of their pixels valid, with the time distances of gamma 0.8, middle row."""
+    generator = torch.Generator().manual_seed(seed)
+    height, width = size
+
+    def rand(channels: int, of: int = count) -> torch.Tensor:
+        return torch.rand(batch, of, channels, height, width, generator=generator, dtype=dtype)
+
+    centre = count // 2
+    rows = torch.arange(height, dtype=dtype) / height
+    distance = torch.stack([(centre - i + 0.4 - 0.8 * rows).abs() for i in range(count)])
+    return AlignedFrames(
+        frames=0.1 + 0.7 * rand(3, 1) + 0.1 * rand(3),
+        correction_fields=20.0 * rand(2) - 10.0,
+        valid=rand(1) > 0.2,
+        time_distance=distance.reshape(1, count, 1, height, 1).expand(batch, count, 1, height, width).contiguous(),
+        centre=centre,
+        gamma=0.8,
+    )
+
+
+def randomise(network: nn.Module, size: float = 1.0) -> None:
+    """New weights for all, also those that start at 0."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            fan = max(parameter[0].numel(), 1) if parameter.ndim > 1 else 4
+            parameter.copy_(size * torch.randn(parameter.shape, generator=generator) / fan**0.5)

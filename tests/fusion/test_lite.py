@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from qrsc.fusion import load_fusion, mean_fusion
+from qrsc.fusion.lite import LiteNetwork, LiteOptions, filter_pictures
+from qrsc.fusion.neural import NetworkFusion, build_network
+from qrsc.weights import WeightsError, shipped_weights
+
+from .samples import aligned_frames, randomise
+
+TINY = LiteOptions(widths=(8, 8, 8), depths=(1, 1, 1))
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, (16, 32)), (2, (32, 16)), (3, (30, 41))])
+def test_untrained_it_is_mean_fusion(count: int, size: tuple[int, int]) -> None:
+    aligned = aligned_frames(count, size)
+    expected = mean_fusion(aligned)
+    fused = NetworkFusion(LiteNetwork(TINY))(aligned)
+    assert torch.equal(fused.valid, expected.valid)
+    # Frames that do not show a pixel keep e^-12 of their weight.
+    assert float((fused.image - expected.image).abs().max()) < 1e-3
+    assert not bool(expected.valid.all()) or count > 1
+
+
+def test_all_of_it_learns() -> None:
+    network = LiteNetwork(TINY)
+    randomise(network)
+    network(aligned_frames(3, (32, 32))).square().mean().backward()
+    assert not [name for name, p in network.named_parameters() if p.grad is None or not bool(p.grad.any())]
+
+
+def test_it_costs_at_most_40_gflop_for_a_vga_frame() -> None:
+    aligned = aligned_frames(3, (96, 128))  # a 25th of its pixels
+    with FlopCounterMode(display=False) as counted, torch.no_grad():
+        LiteNetwork()(aligned)
+    assert 25 * counted.get_total_flops() < 40e9  # 27.2e9
+
+
+def test_kernels_keep_plain_colours_and_can_shift() -> None:
+    generator = torch.Generator().manual_seed(0)
+    plain = torch.full((2, 3, 6, 7), 0.3)
+    kernels = torch.randn(2, 9, 6, 7, generator=generator)
+    torch.testing.assert_close(filter_pictures(plain, kernels), plain)
+    picture = torch.rand(1, 3, 6, 7, generator=generator)
+    shift = torch.zeros(1, 9, 6, 7)
+    shift[:, 4], shift[:, 5] = -1.0, 1.0  # the pixel to the right in place of this one
+    torch.testing.assert_close(filter_pictures(picture, shift)[..., :-1], picture[..., 1:])
+
+
+def test_tiles_have_no_seams() -> None:
+    network = LiteNetwork(TINY)
+    randomise(network, 0.3)
+    aligned = aligned_frames(2, (48, 448), seed=3)
+    whole = NetworkFusion(network)(aligned).image
+    tiled = NetworkFusion(network, tile=256)(aligned).image
+    assert float((whole - mean_fusion(aligned).image).abs().max()) > 0.02
+    assert float((whole - tiled).abs().max()) < 1e-4
+
+
+def test_double_precision_frames_come_back_as_such() -> None:
+    aligned = aligned_frames(2, (16, 16), dtype=torch.float64)
+    assert NetworkFusion(LiteNetwork(TINY))(aligned).image.dtype == torch.float64
+    assert NetworkFusion(LiteNetwork(TINY))(replace(aligned, centre=0)).image.shape == (1, 3, 16, 16)
+
+
+@pytest.mark.parametrize("name", ["rsa2", "rsa2-lite"])
+def test_networks_by_name(name: str) -> None:
+    assert type(build_network(name)).__name__ == {"rsa2": "Rsa2Network", "rsa2-lite": "LiteNetwork"}[name]
+    if name in shipped_weights():
+        assert load_fusion(name) is not None  # type: ignore[arg-type]
+    else:
+        with pytest.raises(WeightsError, match=f"weights of the fusion '{name}' do not come with"):
+            load_fusion(name)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="choose one of rsa2, rsa2-lite"):
+        build_network("rsa3")

@@ -1,0 +1,42 @@
+"""Triton's kernels in interpreter mode against the loop over taps; run as a program by `test_adacof.py`.
+
+Interpreter mode must be chosen before Triton is imported, and would stay for the whole process.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from qrsc.fusion.adacof import loop_backward, loop_forward
+from qrsc.fusion.adacof_triton import adacof_backward, adacof_forward
+
+
+def largest_differences(dtype: torch.dtype, taps: int, dilation: int, to_frames: bool) -> list[float]:
+    """Of values and of the gradients of frames, weights, alpha and beta, relative to the largest value of each."""
+    generator = torch.Generator().manual_seed(taps + dilation)
+    shape = (2, taps * taps, 9, 17)
+    frames = torch.rand(2, 3, 9, 17, generator=generator).to(dtype)
+    weights, alpha, beta = ((torch.randn(shape, generator=generator) * size).to(dtype) for size in (1.0, 3.0, 3.0))
+    gradient = torch.randn(2, 3, 9, 17, generator=generator).to(dtype)
+    inputs = (frames, weights, alpha, beta, dilation)
+    fast = [adacof_forward(*inputs), *adacof_backward(gradient, *inputs, to_frames)]
+    slow = [loop_forward(*inputs), *loop_backward(gradient, *inputs, to_frames)]
+    differences = []
+    for quick, exact in zip(fast, slow, strict=True):
+        if quick.shape != exact.shape or quick.dtype != exact.dtype:
+            raise SystemExit(f"{quick.shape}, {quick.dtype} instead of {exact.shape}, {exact.dtype}")
+        if exact.numel():
+            differences.append(float((quick.float() - exact.float()).abs().max() / exact.float().abs().max()))
+    return differences
+
+
+if __name__ == "__main__":
+    for dtype, taps, dilation, to_frames, most in (
+        (torch.float32, 5, 1, False, 1e-5),
+        (torch.float32, 3, 2, True, 1e-5),
+        (torch.bfloat16, 3, 1, True, 8e-3),
+    ):
+        found = largest_differences(dtype, taps, dilation, to_frames)
+        if max(found) > most:
+            raise SystemExit(f"{dtype}, {taps} x {taps} taps, dilation {dilation}: {found} is more than {most}")
+        print(dtype, taps, dilation, *(f"{value:.1e}" for value in found))  # noqa: T201

@@ -1,0 +1,133 @@
+"""Losses, alignment, rendering and augmentation of fusion samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from qrsc.flow import FlowPair
+from qrsc.fusion import mean_fusion
+from qrsc.learn.fusion_losses import TERMS, TermName, balanced, census, charbonnier, laplacian, load_term, mse
+from qrsc.learn.fusion_rendering import WorldSamples
+from qrsc.learn.fusion_samples import Alignment, FusionSamples, graded, join_samples, mirrored
+from qrsc.learn.fusion_scores import score_fusion
+from qrsc.learn.rendering import training_textures
+from qrsc.pipeline import Corrector
+from qrsc.timing import Readout
+
+from .fusion_toys import ToySamples
+
+TEXTURES = lru_cache(lambda: training_textures(None, "cpu", variety=1))
+PICTURE = torch.rand(2, 3, 24, 32, generator=torch.Generator().manual_seed(0))
+
+
+def test_losses_by_hand() -> None:
+    off = PICTURE + 0.1
+    assert float(charbonnier(off, PICTURE)) == pytest.approx((0.01 + 1e-6) ** 0.5, rel=1e-4)
+    assert float(mse(off, PICTURE)) == pytest.approx(0.01, rel=1e-4)
+    assert float(laplacian(off, PICTURE)) == pytest.approx(0.1, rel=1e-4)  # no band but the coarsest differs
+    assert float(census(off, PICTURE)) == pytest.approx(0.0, abs=1e-9)  # nor does any pixel against its neighbours
+    assert float(census(PICTURE.flip(-1), PICTURE)) > 0.3
+    blurred = torch.nn.functional.avg_pool2d(PICTURE, 3, 1, 1, count_include_pad=False)
+    assert float(laplacian(blurred, PICTURE)) > float(charbonnier(blurred, PICTURE))
+
+
+@pytest.mark.parametrize("name", ["charbonnier", "mse", "laplacian", "census"])
+def test_gradients_of_losses_are_finite_also_without_error(name: TermName) -> None:
+    picture = PICTURE.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(load_term(name)(picture, PICTURE), picture)
+    assert bool(slope.isfinite().all())
+
+
+def test_terms_are_balanced_by_ratios_without_gradient() -> None:
+    x = torch.tensor(3.0, requires_grad=True)
+    first, second, third = 2.0 * x, 0.01 * x.square(), 5.0 - x
+    total = balanced([first, second, third])
+    assert total.item() == pytest.approx(3 * 6.0)
+    (slope,) = torch.autograd.grad(total, x)
+    assert float(slope) == pytest.approx(2.0 + 6.0 / 0.09 * 0.06 - 6.0 / 2.0)
+    nothing = balanced([2.0 * x, 0.0 * x])
+    assert nothing.item() == pytest.approx(6.0)
+    assert float(torch.autograd.grad(nothing, x)[0]) == 2.0
+
+
+def test_the_perceptual_loss_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    with pytest.raises(ValueError, match="choose laplacian or census in its place"):
+        load_term("perceptual")
+    with pytest.raises(ValueError, match=", ".join(TERMS)):
+        load_term("style")  # type: ignore[arg-type]
+
+
+class GivenFlow:
+    """The flow of a picture that moves evenly."""
+
+    def __init__(self, step: float) -> None:
+        self.step = step
+
+    def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
+        flow = torch.zeros_like(first[:, :2])
+        flow[:, 0] = self.step
+        return FlowPair(flow, -flow)
+
+
+def test_clips_are_aligned_as_the_pipeline_does() -> None:
+    generator = torch.Generator().manual_seed(1)
+    frames = torch.rand(2, 5, 3, 24, 32, generator=generator)
+    readout = Readout(0.7)
+    flow = GivenFlow(1.7)
+    pairs = [flow(frames[:, k], frames[:, k + 1]) for k in range(4)]
+    align = Alignment(frames, [pair.forward for pair in pairs], [pair.backward for pair in pairs], readout)
+    found = align(range(1, 4), 1, readout.instant("middle"))
+    fused = mean_fusion(found)
+    for number in range(2):
+        expected = Corrector(readout, flow=flow, fusion="mean", find_cuts=False)(frames[number])[2]
+        torch.testing.assert_close(fused.image[number], expected, atol=2e-5, rtol=0)
+    one_sided = align(range(1, 4), 1, 0.35, [(1, -1), (3, 1)])
+    assert bool(one_sided.frames.isfinite().all())
+
+
+@pytest.fixture(scope="module")
+def world_samples() -> FusionSamples:
+    render = WorldSamples(TEXTURES(), (48, 64), None, scenes=2, frames=5)
+    generator = torch.Generator().manual_seed(3)
+    return join_samples([render(generator) for _ in range(2)])
+
+
+def test_worlds_give_samples_that_are_nearly_their_truth(world_samples: FusionSamples) -> None:
+    assert world_samples.frames.shape == (4, 3, 3, 48, 64)
+    assert 0.8 < float(world_samples.seen.float().mean()) <= 1.0
+    assert score_fusion(mean_fusion, world_samples).everywhere > 26.0
+    with pytest.raises(ValueError, match="needs five frames"):
+        WorldSamples(TEXTURES(), (48, 64), frames=4)
+
+
+def test_mirrored_and_graded_samples_are_as_near_their_truth(world_samples: FusionSamples) -> None:
+    before = score_fusion(mean_fusion, world_samples)
+    turned = mirrored(world_samples, torch.Generator().manual_seed(5))
+    assert not torch.equal(turned.truth, world_samples.truth)
+    assert score_fusion(mean_fusion, turned).everywhere == pytest.approx(before.everywhere, abs=1e-3)
+    # A row keeps its time and its field, wherever it went: their sums do not change, but for the mirrored signs.
+    torch.testing.assert_close(turned.time_distance.sum((2, 3, 4)), world_samples.time_distance.sum((2, 3, 4)))
+    torch.testing.assert_close(
+        turned.correction_fields.sum((1, 3, 4)).abs(),
+        world_samples.correction_fields.sum((1, 3, 4)).abs(),
+        atol=0.1,
+        rtol=1e-3,
+    )
+    other = graded(world_samples, torch.Generator().manual_seed(6))
+    assert not torch.equal(other.truth, world_samples.truth)
+    assert score_fusion(mean_fusion, other).everywhere > before.everywhere - 4.0
+
+
+def test_some_of_the_frames_can_be_chosen() -> None:
+    samples = ToySamples()(torch.Generator().manual_seed(0))
+    assert samples.aligned(slice(0, 2)).centre == 1
+    later = samples.aligned(slice(1, 3))
+    assert later.centre == 0
+    torch.testing.assert_close(later.frames[:, 0], samples.frames[:, 1])
+    assert len(replace(samples)[1:3]) == 2
