@@ -98,8 +98,8 @@ def main() -> None:
         clip = arguments.clip or Path(name) / "in.mp4"
         if arguments.clip is None:
             write_video(clip, shaken_texture((height, width), arguments.frames), Fraction(30))
-        greys = [
-            cv2.cvtColor((frame.permute(1, 2, 0).numpy() * 255).astype(np.uint8), cv2.COLOR_RGB2GRAY)
+        greys: list[Grey] = [
+            cv2.cvtColor((frame.permute(1, 2, 0).numpy() * 255).astype(np.uint8), cv2.COLOR_RGB2GRAY).astype(np.uint8)
             for frame in read_video(clip)
         ]
         alone, whole, works, busy_alone, busy_whole = [], [], [], [], []
@@ -121,9 +121,9 @@ def main() -> None:
     print(
         f"processor time          {1000 * cpu_alone:7.1f} and {1000 * cpu_whole:.1f} ms   {cpu_whole / cpu_alone:.2f} x"
     )
-    for work in works[0]:
-        spent = statistics.median(each[work] for each in works)
-        print(f"  {work:<22}{1000 * spent:7.1f} ms per frame, beside the others")
+    for kind in works[0]:
+        spent = statistics.median(each[kind] for each in works)
+        print(f"  {kind:<22}{1000 * spent:7.1f} ms per frame, beside the others")
 
 
 if __name__ == "__main__":

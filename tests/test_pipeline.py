@@ -400,8 +400,8 @@ def test_wrong_options_list_the_choices() -> None:
     for options, message in choices:
         with pytest.raises(ValueError, match=message):
             Corrector(readout, **options)
-    with pytest.raises(TypeError, match="strength"):
-        correct(rand(2, 3, 4, 4), 0.5, strength=1.0)
+    with pytest.raises(TypeError, match="vigour"):
+        correct(rand(2, 3, 4, 4), 0.5, vigour=1.0)
     with pytest.raises(ValueError, match="gamma must be a number from 0 to 1"):
         correct(rand(2, 3, 4, 4), 45.0)
     assert list(ORDERS) == list(MOTIONS)

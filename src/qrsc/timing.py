@@ -148,14 +148,14 @@ class Readout:
         times = self.row_time(rows, height, width)
         return times.reshape(1, 1, -1) if self.sideways else times.reshape(1, -1, 1)
 
-    def flight_time(self, flow: Tensor, frames: int) -> Tensor:
+    def flight_time(self, flow: Tensor, frames: float) -> Tensor:
         """Time between the exposures of a point in one frame and in another.
 
         The row on which the point lands says when it was seen there, so the time is not a whole number of frames.
 
         Args:
             flow: `[..., 2, H, W]`, displacement of the point from this frame to the other.
-            frames: how many frames later the other one is (negative: earlier).
+            frames: how many frame intervals later the other one starts (negative: earlier).
 
         Returns:
             `[..., 1, H, W]`.

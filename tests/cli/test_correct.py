@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from typer.testing import CliRunner
 
 import qrsc.pipeline
@@ -19,7 +19,7 @@ from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.fusion import FusionName
 from qrsc.media.frames import list_frames, read_frame, read_frames, write_frame
-from qrsc.pipeline import MotionName
+from qrsc.pipeline import BORDERS, UNSURE, MotionName, Seconds, TimedFrame
 from qrsc.timing import Instant, Scan
 from qrsc.warp import WarpMethod
 
@@ -67,22 +67,35 @@ def test_frames_are_those_of_the_corrector(clip: Path, tmp_path: Path) -> None:
     assert code == 0, output
     assert [path.name for path in list_frames(tmp_path / "out")] == NAMES
     frames = [stored.frame for stored in read_frames(list_frames(clip))]
-    expected = list(Corrector(Readout(0.8)).stream(frames))
+    expected = list(Corrector(Readout(0.8), field_scale=0.5).stream(frames))
     for name, corrected, frame in zip(NAMES, expected, frames, strict=True):
         written = read_frame(tmp_path / "out" / name).frame
         assert (written - corrected.frame).abs().max() <= 0.5 / 255 + 1e-6
         assert (written - frame).abs().max() > 0.1, "nothing was corrected"
 
 
-def test_summary_is_the_last_line(clip: Path, tmp_path: Path) -> None:
+def test_summary_says_what_was_done(clip: Path, tmp_path: Path) -> None:
     _, output = invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0.8)
-    last = output.rstrip("\n").splitlines()[-1]
+    done, pixels, times = output.rstrip("\n").splitlines()
     # 5 px a frame: at most gamma / 2 of it, half of that on average.
-    assert "4 frames corrected into" in last
-    mean, largest = (float(part.split(" px")[0].split()[-1]) for part in last.split(", ")[:2])
+    assert "4 frames corrected into" in done
+    mean, largest = (float(part.split(" px")[0].split()[-1]) for part in done.split(", ")[:2])
     assert mean == pytest.approx(1.0, abs=0.1)
     assert largest == pytest.approx(2.0, abs=0.5)
-    assert last.endswith("s per frame")
+    assert done.endswith("s per frame")
+    assert "0 scene cuts, 0 repeated frames, 0 frames left as they came" in pixels
+    for work in ("decode", "flow", "motion", "warp", "fusion", "encode"):
+        assert f"{work} " in times
+
+
+def test_progress_and_summary_as_json_lines(clip: Path, tmp_path: Path) -> None:
+    _, output = invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0.8, "--progress", "json")
+    *steps, done = (json.loads(line) for line in output.splitlines())
+    assert [step["event"] for step in steps] == ["progress"] * len(steps)
+    assert (steps[-1]["frame"], steps[-1]["frames"]) == (4, 4)
+    assert (done["event"], done["frames"], done["output"]) == ("done", 4, str(tmp_path / "out"))
+    assert done["mean_px"] == pytest.approx(1.0, abs=0.1)
+    assert set(done["seconds_by_work"]) == {"decode", "flow", "motion", "warp", "fusion", "encode"}
 
 
 def test_quiet_prints_nothing(clip: Path, tmp_path: Path) -> None:
@@ -129,9 +142,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     class Recorder:
         def __init__(self, readout: Readout, **options: Any) -> None:
             asked.update(options, readout=readout)
+            self.seconds = Seconds()
 
-        def stream(self, frames: Iterable[Tensor]) -> Iterator[Corrected]:
-            for frame in frames:
+        def stream(self, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
+            for frame, _ in frames:
                 asked["device"] = frame.device.type
                 yield Corrected(frame, frame[:1] >= 0, frame[:2])
 
@@ -154,6 +168,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("--gamma 0.5 --motion cubic --fusion none", {"motion": "cubic", "fusion": "none"}),
         ("--gamma 0.5 --warp splat --frames 3 --flow dis-fast", {"warp": "splat", "frames": 3, "flow": "dis-fast"}),
         ("--gamma 0.5 --device cpu", {"device": "cpu"}),
+        ("--gamma 0.5", {"strength": 1.0, "border": "fill", "unsure": "linear", "scale": 1.0, "field_scale": 0.5}),
+        ("--gamma 0.5 --fast", {"fusion": "none", "flow": "dis", "field_scale": 0.25}),
+        ("--gamma 0.5 --fast --fusion mean", {"fusion": "mean", "flow": "dis", "field_scale": 0.25}),
+        ("--gamma 0.5 --best", {"fusion": "mean", "flow": "raft-rs+dis", "field_scale": 1.0}),
+        ("--gamma 0.5 --strength 0.5 --scale 0.5", {"strength": 0.5, "scale": 0.5}),
+        ("--gamma 0.5 --border repeat --unsure input", {"border": "repeat", "unsure": "input"}),
+        ("--gamma 0.5 --border crop", {"border": "fill"}),
+        ("--gamma 0.5 --fps 50", {"readout": Readout(0.5)}),
     ],
 )
 def test_options_reach_the_corrector(
@@ -170,6 +192,8 @@ def test_choices_are_those_of_the_library() -> None:
     assert get_args(commands.MotionOption) == get_args(MotionName)
     assert get_args(commands.FusionOption) == get_args(FusionName)
     assert get_args(commands.WarpOption) == get_args(WarpMethod)
+    assert get_args(commands.UnsureOption) == UNSURE
+    assert set(get_args(commands.BorderOption)) == {*BORDERS, "crop", "transparent"}
 
 
 # --- what it refuses ---
@@ -178,11 +202,15 @@ def test_choices_are_those_of_the_library() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("", "exactly once, as --gamma, --percent, or --readout with --fps; got none of them"),
         ("--gamma 0.5 --percent 50", "got --gamma and --percent"),
         ("--gamma 0.5 --readout 10 --fps 50", "got --gamma and --readout"),
-        ("--readout 10", "--fps go together"),
-        ("--gamma 0.5 --fps 50", "--fps go together"),
+        ("--gamma 0.5 --camera pinhole", "got --gamma and --camera"),
+        ("--readout 10", "needs --fps"),
+        ("--gamma 0.5 --fast --best", "one of --fast and --best"),
+        ("--gamma 0.5 --scale 2", "scale must be over 0 and at most 1"),
+        ("--gamma 0.5 --border crop --margin 0.6", "over 0 and under 0.5"),
+        ("--gamma 0.5 --start 1", "seconds of a video"),
+        ("--gamma 0.5 --compare both.png", "--compare writes a video"),
         ("--gamma 33", "readout time as a fraction of the frame interval"),
         ("--percent 200", "from 0 to 100"),
         ("--readout 40 --fps 50", "does not fit between two frames"),
@@ -222,12 +250,12 @@ def test_device_that_is_not_there(clip: Path, tmp_path: Path) -> None:
 
 def test_input_that_cannot_be_read(clip: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert "no folder" in fails("correct", tmp_path / "nowhere", "-o", out, "--gamma", 1)
+    assert "no file or folder" in fails("correct", tmp_path / "nowhere", "-o", out, "--gamma", 1)
     (tmp_path / "empty").mkdir()
     assert "no images in" in fails("correct", tmp_path / "empty", "-o", out, "--gamma", 1)
     (tmp_path / "clip.mp4").touch()
     message = fails("correct", tmp_path / "clip.mp4", "-o", out, "--gamma", 1)
-    assert "folders of images are what is taken for now" in message
+    assert "clip.mp4 cannot be read as a video" in message
     (clip / NAMES[2]).write_bytes(b"torn")
     assert f"{NAMES[2]} cannot be read" in fails("correct", clip, "-o", out, "--gamma", 1)
     write_frame(clip / NAMES[2], torch.zeros(3, 70, 80))
@@ -239,7 +267,7 @@ def test_input_is_never_the_output(clip: Path, tmp_path: Path) -> None:
     before = inventory(tmp_path)
     (tmp_path / "link").symlink_to(clip, target_is_directory=True)
     for output in (clip, clip / ".." / "in", tmp_path / "link"):
-        assert "output folder is the input" in fails("correct", clip, "-o", output, "--gamma", 1, "--overwrite")
+        assert "the output is the input" in fails("correct", clip, "-o", output, "--gamma", 1, "--overwrite")
     for output in (clip / "out", tmp_path):
         assert "inside the other" in fails("correct", clip, "-o", output, "--gamma", 1, "--overwrite")
     (tmp_path / "link").unlink()
@@ -268,8 +296,8 @@ def test_existing_output_needs_overwrite(clip: Path, tmp_path: Path) -> None:
 def test_stopped_in_the_middle_leaves_nothing(
     clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    def stream(self: Corrector, frames: Iterable[Tensor]) -> Iterator[Corrected]:
-        for index, frame in enumerate(frames):
+    def stream(self: Corrector, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
+        for index, (frame, _) in enumerate(frames):
             if index == 2:
                 raise error
             yield Corrected(frame, frame[:1] >= 0, frame[:2])
@@ -288,7 +316,7 @@ import os, signal, sys
 from qrsc.cli import main
 from qrsc.pipeline import Corrected, Corrector
 def stream(self, frames):
-    for index, frame in enumerate(frames):
+    for index, (frame, _) in enumerate(frames):
         if index == 2:
             os.kill(os.getpid(), signal.SIGTERM)
         yield Corrected(frame, frame[:1] >= 0, frame[:2])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,26 @@ def test_link_to_a_folder_is_followed(tmp_path: Path) -> None:
         (work / "a").write_text("1")
     assert (tmp_path / "out").is_symlink()
     assert (tmp_path / "disk" / "a").read_text() == "1"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes cannot be asked for")
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    target = tmp_path / "out.mp4"
+    old = tmp_path / f".out.mp4.{ended.pid}-0123abcd.partial.mp4"
+    folder = tmp_path / f".out.mp4.{ended.pid}-0123abce.partial"
+    fresh = tmp_path / f".out.mp4.{ended.pid}-0123abcf.partial.mp4"
+    running = tmp_path / f".out.mp4.{os.getpid()}-0123abcd.partial.mp4"
+    other = tmp_path / f".other.mp4.{ended.pid}-0123abcd.partial.mp4"
+    for path in (old, fresh, running, other):
+        path.touch()
+    folder.mkdir()
+    (folder / "frame.png").touch()
+    for path in (old, folder, running, other):
+        os.utime(path, (0, 0))
+    with atomic_file(target) as work:
+        work.write_text("new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        path.name for path in (target, fresh, running, other)
+    )

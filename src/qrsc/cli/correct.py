@@ -2,122 +2,206 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from qrsc.cli.progress import progress_bar
-from qrsc.media.atomic import atomic_folder
-from qrsc.media.frames import StoredFrame, list_frames, read_frames, write_frame
-from qrsc.pipeline import Corrector
-from qrsc.timing import Instant, Readout, Scan
+from qrsc.cli.choose import Say, choose_device
+from qrsc.cli.clips import FolderSource, Picture, SourceFrame, Target, VideoSource, open_source, open_target
+from qrsc.cli.options import BorderOption, ProgressOption
+from qrsc.cli.progress import reporting
+from qrsc.cli.summary import Summary
+from qrsc.media.clip import ClipInfo
+from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
+from qrsc.media.orientation import degrees
+from qrsc.pipeline import Corrected, Corrector, Seconds, TimedFrame, ahead, behind
+
+__all__ = ["Job", "choose_device", "correct_clip", "waiting_frames"]
+
+# Frames that may wait between two threads: a few, and fewer of them the larger they are.
+MOST_WAITING = 4
+WAITING_BYTES = 128 << 20
+
+Crop = tuple[slice, slice]
 
 
-def choose_readout(
-    *, gamma: float | None, readout_ms: float | None, fps: float | None, percent: float | None, scan: Scan
-) -> Readout:
-    """The readout from the one option that gives it."""
-    options = {"--gamma": gamma, "--percent": percent, "--readout": readout_ms}
-    given = {name: value for name, value in options.items() if value is not None}
-    if len(given) != 1:
-        raise ValueError(
-            f"give the readout exactly once, as --gamma, --percent, or --readout with --fps; "
-            f"got {' and '.join(given) or 'none of them'}."
+@dataclass(frozen=True)
+class Job:
+    """One clip to correct.
+
+    Attributes:
+        source, output: video files or folders.
+        info: of the source; None for a folder.
+        encoding: of the output; None for a folder.
+        device: where frames are corrected.
+        border: what becomes of pixels that the frame itself does not show.
+        margin: what `crop` cuts off on each side, as a part of that side's length.
+        compare: another video that gets the frames before and after side by side.
+        fps: of a video made from a folder.
+        start, end: the part of a video, in seconds.
+        overwrite: replace what is there.
+    """
+
+    source: Path
+    output: Path
+    info: ClipInfo | None
+    encoding: Encoding | None
+    device: torch.device
+    border: BorderOption = "fill"
+    margin: float = 0.04
+    compare: Path | None = None
+    fps: float | None = None
+    start: float | None = None
+    end: float | None = None
+    overwrite: bool = False
+
+
+def correct_clip(job: Job, corrector: Corrector, *, progress: ProgressOption = "auto", say: Say) -> Summary:
+    """Corrects a clip; `say` hears what a user should know before it is done."""
+    with ExitStack() as stack:
+        source, left_out = stack.enter_context(
+            open_source(
+                job.source,
+                job.info,
+                device=job.device,
+                seconds=corrector.seconds,
+                container=None if job.encoding is None else job.encoding.container,
+                start=job.start,
+                end=job.end,
+            )
         )
-    [(name, value)] = given.items()
-    if (name == "--readout") != (fps is not None):
-        raise ValueError("--readout (in milliseconds) and --fps go together: each needs the other.")
-    if fps is not None:
-        return Readout.from_milliseconds(value, fps, scan)
-    return Readout.from_ratio(value, scan) if name == "--gamma" else Readout.from_percent(value, scan)
-
-
-def choose_tau(readout: Readout, tau: float | None, at: Instant | None) -> float | None:
-    """The target time from `--tau` or `--at`; None is the middle row."""
-    if tau is not None and at is not None:
-        raise ValueError("give the target instant once: --tau (a time) or --at (a row).")
-    return readout.instant(at) if at is not None else tau
-
-
-def choose_device(name: str) -> torch.device:
-    """The device by name; `auto` takes the accelerator that torch sees, or the processor."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        return torch.device(next(device for device, present in available.items() if present))
-    if name not in available:
-        raise ValueError(f"unknown device {name!r}; choose one of auto, {', '.join(available)}.")
-    if not available[name]:
-        raise ValueError(f"torch sees no {name} device here; use --device auto or --device cpu.")
-    return torch.device(name)
-
-
-def correct_folder(
-    source: Path,
-    output: Path,
-    corrector: Corrector,
-    *,
-    device: torch.device,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> str:
-    """Corrects the frames of one folder into another and returns a line that sums it up."""
-    _require_folder(source)
-    _require_apart(source, output)
-    paths = list_frames(source)
-    started = time.perf_counter()
-    magnitudes: list[tuple[float, float]] = []  # mean and largest correction of each frame, in pixels
-    with atomic_folder(output, overwrite=overwrite) as work, progress_bar(quiet) as progress:
-        task = progress.add_task("correcting", total=len(paths))
-        for stored, frame, correction_field in _corrected(paths, corrector, device):
-            write_frame(work / stored.path.name, frame, like=stored)
-            length = correction_field.norm(dim=0)  # [H, W]
-            magnitudes.append((length.mean().item(), length.max().item()))
-            progress.advance(task)
-    seconds = (time.perf_counter() - started) / len(paths)
-    mean = sum(mean for mean, _ in magnitudes) / len(magnitudes)
-    largest = max(largest for _, largest in magnitudes)
-    return (
-        f"{len(paths)} frame{'s' * (len(paths) > 1)} corrected into {output}: {mean:.2f} px on average, "
-        f"{largest:.2f} px at most, {seconds:.2f} s per frame"
-    )
-
-
-def _corrected(
-    paths: list[Path], corrector: Corrector, device: torch.device
-) -> Iterator[tuple[StoredFrame, Tensor, Tensor]]:
-    """Each stored frame with its corrected one `[3, H, W]` and its correction field `[2, H, W]`."""
-    waiting: deque[StoredFrame] = deque()
-
-    def frames() -> Iterator[Tensor]:
-        for stored in read_frames(paths, device=device):
-            waiting.append(stored)
-            yield stored.frame
-
-    for corrected in corrector.stream(frames()):
-        yield waiting.popleft(), corrected.frame, corrected.correction_field
-
-
-def _require_folder(source: Path) -> None:
-    if source.is_file():
-        raise ValueError(
-            f"{source} is a file; folders of images are what is taken for now. Extract the frames of a video first, "
-            f"for instance with: ffmpeg -i {source.name} frames/%05d.png"
+        for track in left_out:
+            say(f"left out: {track}, which {job.output.suffix} files cannot hold")
+        if job.encoding is not None and job.encoding.container == "avi":
+            say("AVI holds a constant frame rate and no start time; .mp4, .mov and .mkv keep timestamps")
+        crop = _crop(source.size, job)
+        size = source.size if crop is None else (crop[0].stop - crop[0].start, crop[1].stop - crop[1].start)
+        if job.encoding is not None and job.encoding.stored_size(size) != size:
+            say(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")
+        target: Target = stack.enter_context(
+            open_target(
+                job.output,
+                source,
+                size=size,
+                seconds=corrector.seconds,
+                encoding=job.encoding,
+                fps=job.fps,
+                overwrite=job.overwrite,
+            )
         )
+        if job.compare is not None:
+            target = _Both(stack.enter_context(_comparison(job.compare, job, source, size)), target)
+        reporter = stack.enter_context(reporting(progress, source.frames, "correcting"))
+        summary = Summary()
+        for corrected in _run(source, target, corrector, job, crop):
+            summary.add(corrected)
+            reporter.advance()
+    return summary
 
 
-def _require_apart(source: Path, output: Path) -> None:
-    inside, outside = source.resolve(), output.resolve()
-    if inside == outside:
-        raise ValueError(f"the output folder is the input folder {source}; the originals are never touched.")
-    if inside in outside.parents or outside in inside.parents:
-        raise ValueError(
-            f"one of {source} and {output} lies inside the other; choose an output folder beside the input."
-        )
+def waiting_frames(size: tuple[int, int]) -> int:
+    """How many frames of a size `(H, W)` may wait between two threads."""
+    return max(1, min(MOST_WAITING, WAITING_BYTES // (12 * size[0] * size[1])))
+
+
+def _run(
+    source: FolderSource | VideoSource, target: Target, corrector: Corrector, job: Job, crop: Crop | None
+) -> Iterator[Corrected]:
+    """Reads, corrects and writes side by side; the results pass by here."""
+    waiting: deque[SourceFrame] = deque()
+    depth = waiting_frames(source.size)
+    with behind(target.take, depth) as hand_over:
+
+        def frames() -> Iterator[TimedFrame]:
+            for item in ahead(source.items(), depth):
+                if isinstance(item, SourceFrame):
+                    waiting.append(item)
+                    yield TimedFrame(item.frame, item.time)
+                else:
+                    hand_over(item)
+
+        for corrected in corrector.stream(frames()):
+            hand_over(_picture(corrected, waiting.popleft(), job, crop))
+            yield corrected
+
+
+def _picture(corrected: Corrected, source: SourceFrame, job: Job, crop: Crop | None) -> Picture:
+    transparent = job.border == "transparent"
+    frame: Tensor | None = corrected.frame
+    before, opaque = source.frame, corrected.valid
+    if crop is not None:
+        frame, before, opaque = (part[:, crop[0], crop[1]] for part in (corrected.frame, before, opaque))
+    elif corrected.unchanged and not transparent:
+        frame = None
+    shown = opaque if transparent else None
+    if job.compare is not None:
+        return _Compared(frame, source.origin, shown, before)
+    return Picture(frame, source.origin, shown)
+
+
+def _crop(size: tuple[int, int], job: Job) -> Crop | None:
+    if job.border != "crop":
+        return None
+    if not 0.0 < job.margin < 0.5:
+        raise ValueError(f"--margin is a part of each side, over 0 and under 0.5; got {job.margin!r}.")
+    # Even margins keep chroma samples whole.
+    down, right = (2 * round(side * job.margin / 2) for side in size)
+    return slice(down, size[0] - down), slice(right, size[1] - right)
+
+
+# --- before and after ---
+
+
+@dataclass(frozen=True)
+class _Compared(Picture):
+    """A picture with the frame as it came in, `[3, H, W]`."""
+
+    before: Tensor | None = None
+
+
+class _Both:
+    """Writes into two targets."""
+
+    def __init__(self, first: Target, second: Target) -> None:
+        self._targets = (first, second)
+
+    def take(self, item: Any) -> None:
+        for target in self._targets:
+            target.take(item)
+
+
+class _Comparison:
+    """Writes the frame as it came in beside the corrected one, as people see the picture."""
+
+    def __init__(self, target: Target, across: int) -> None:
+        self._target, self._across = target, across
+
+    def take(self, item: Any) -> None:
+        if isinstance(item, _Compared) and item.before is not None:
+            after = item.before if item.frame is None else item.frame
+            self._target.take(Picture(torch.cat([item.before, after], self._across), item.origin))
+
+
+@contextmanager
+def _comparison(
+    path: Path, job: Job, source: FolderSource | VideoSource, size: tuple[int, int]
+) -> Iterator[_Comparison]:
+    if not is_video_name(path):
+        raise ValueError(f"--compare writes a video; let {path.name} end in .mp4 or the like.")
+    upright = job.info is None or degrees(job.info.matrix) in (0, 180)
+    with open_target(
+        path,
+        replace(source, copied=[]) if isinstance(source, VideoSource) else source,
+        size=(size[0], 2 * size[1]) if upright else (2 * size[0], size[1]),
+        seconds=Seconds(),
+        encoding=choose_encoding(path, job.info),
+        fps=job.fps,
+        overwrite=job.overwrite,
+    ) as target:
+        yield _Comparison(target, -1 if upright else -2)

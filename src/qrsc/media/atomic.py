@@ -2,17 +2,22 @@
 
 Work goes into a hidden sibling of the target and is moved into place when it is complete. If the work ends in any
 other way (an exception, Ctrl-C), the sibling is removed, with the parent folders that were made for it, and the
-target is as it was.
+target is as it was. A process that is killed cannot clear up: the next one with the same target removes what it left.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
+
+# Seconds after which a file that nobody writes to any more counts as left behind.
+ABANDONED = 60.0
 
 
 @contextmanager
@@ -29,6 +34,7 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     target = target.resolve()
     _require_free_folder(target, overwrite)
     with _parents_of(target):
+        _sweep(target)
         work = _sibling(target, "")
         work.mkdir()
         try:
@@ -45,9 +51,11 @@ def atomic_file(target: Path) -> Iterator[Path]:
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; the name of a file was expected.")
     with _parents_of(target):
+        _sweep(target)
         work = _sibling(target, target.suffix)
         try:
             yield work
+            _flush(work)
             os.replace(work, target)
         finally:
             work.unlink(missing_ok=True)
@@ -66,7 +74,46 @@ def _require_free_folder(target: Path, overwrite: bool) -> None:
 
 
 def _sibling(target: Path, suffix: str) -> Path:
-    return target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial{suffix}")
+    return target.with_name(f".{target.name}.{os.getpid()}-{uuid4().hex[:8]}.partial{suffix}")
+
+
+def _sweep(target: Path) -> None:
+    """Removes what processes that no longer run left behind for this target.
+
+    A folder may be shared by machines, whose processes cannot be seen from here: what was written to a short while ago
+    is not touched.
+    """
+    if os.name != "posix":  # elsewhere a process cannot be asked for without disturbing it
+        return
+    pattern = re.compile(re.escape(f".{target.name}.") + r"(\d+)-[0-9a-f]{8}\.partial.*")
+    for path in target.parent.iterdir():
+        left = pattern.fullmatch(path.name)
+        if left is None or _runs(int(left[1])):
+            continue
+        with suppress(OSError):  # somebody else may be sweeping
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it runs, and belongs to somebody else
+        return True
+    return True
+
+
+def _flush(path: Path) -> None:
+    """Has a file's content on the disk before its name says that it is whole: a power cut may come at any time."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _move_into_place(work: Path, target: Path) -> None:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from qrsc.media.atomic import atomic_file
+from qrsc.media.clip import pyav
 from qrsc.media.errors import MediaError
 
 # The number of BT.709 among the matrices, primaries and transfer curves of the H.264 standard; 1 is also "limited
@@ -63,7 +63,7 @@ def read_video(path: Path) -> Iterator[Tensor]:
         FileNotFoundError: there is no such file.
         MediaError: it cannot be decoded as a video.
     """
-    av = _pyav()
+    av = pyav()
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
     try:
@@ -80,7 +80,7 @@ def read_video(path: Path) -> Iterator[Tensor]:
 
 
 def _encode(path: Path, frames: Iterable[Tensor], rate: Fraction, quality: int) -> int:
-    av = _pyav()
+    av = pyav()
     count = 0
     size: tuple[int, int] | None = None
     # The index goes to the front, so that a player can start before it has the whole file.
@@ -125,13 +125,3 @@ def _even_pixels(frame: Tensor) -> npt.NDArray[np.uint8]:
     even = pad(frame.detach().cpu().float()[None], (0, width % 2, 0, height % 2), mode="replicate")[0]
     stored = (even.clamp(0, 1) * 255).round().to(torch.uint8)
     return np.ascontiguousarray(stored.permute(1, 2, 0).numpy())
-
-
-def _pyav() -> ModuleType:
-    try:
-        import av
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            f"videos are read and written with PyAV, which cannot be imported ({error}). Install it: pip install av."
-        ) from error
-    return av

@@ -1,4 +1,4 @@
-"""`qrsc correct`: rolling-shutter frames in, straight frames out."""
+"""`qrsc correct`: rolling-shutter video in, straight video out."""
 
 from __future__ import annotations
 
@@ -8,37 +8,204 @@ from typing import Annotated
 import typer
 
 from qrsc.cli.errors import readable_errors
-from qrsc.cli.options import DeviceOption, FusionOption, InstantOption, MotionOption, ScanOption, WarpOption
+from qrsc.cli.options import (
+    BorderOption,
+    DeviceOption,
+    FusionOption,
+    InstantOption,
+    MotionOption,
+    ProgressOption,
+    ScanOption,
+    UnsureOption,
+    WarpOption,
+)
+
+EXAMPLES = """Take the jello out of a video.
+
+\b
+  qrsc correct clip.mp4 -o straight.mp4                      readout found in the clip
+  qrsc correct clip.mp4 -o straight.mp4 --readout 16         readout time of 16 ms
+  qrsc correct clip.mp4 -o straight.mp4 --gamma 0.5 --fast   quick, half a frame interval
+  qrsc correct clip.mp4 -o out.mp4 --compare both.mp4        before and after side by side
+  qrsc correct frames/ -o straight/ --gamma 0.8              a folder of images
+
+The output's name says whether it is a video (.mp4 .mov .mkv .webm .avi .ts) or a folder of images. Sound, subtitles,
+timestamps, rotation and colour tags are kept, and the input is never touched. Give the readout once, or have it found.
+A star marks what is taken if nothing is said.
+"""
 
 
 @readable_errors
 def correct(
-    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of images: the frames of one clip.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the frames go, same names.")],
-    gamma: Annotated[float | None, typer.Option(help="Readout time / frame interval, 0 to 1.")] = None,
-    readout: Annotated[float | None, typer.Option(metavar="MS", help="Readout time in ms; needs --fps.")] = None,
-    fps: Annotated[float | None, typer.Option(help="Frame rate of the recording, for --readout.")] = None,
-    percent: Annotated[float | None, typer.Option(help="Readout time in per cent of the frame interval.")] = None,
-    scan: Annotated[ScanOption, typer.Option(help="Which way the rows are read in the pictures.")] = "top-down",
-    tau: Annotated[float | None, typer.Option(help="Target instant in frame intervals from the frame's start.")] = None,
-    at: Annotated[InstantOption | None, typer.Option(help="Target instant by row; middle if not given.")] = None,
-    motion: Annotated[MotionOption, typer.Option(help="How points are taken to move.")] = "quadratic",
-    fusion: Annotated[FusionOption, typer.Option(help="How corrected neighbours are merged.")] = "mean",
-    warp: Annotated[WarpOption, typer.Option(help="How frames are moved to the instant.")] = "invert",
-    frames: Annotated[int, typer.Option(min=3, max=5, help="Frames used for each output frame.")] = 5,
-    flow: Annotated[str, typer.Option(help="Optical flow by name.")] = "dis",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of the same names.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no summary.")] = False,
-    device: Annotated[DeviceOption, typer.Option(help="Where tensors live.")] = "auto",
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Video, or folder of images.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUTPUT", help="Video or folder to write.")],
+    gamma: Annotated[
+        float | None, typer.Option(metavar="RATIO", show_default=False, help="Readout time / frame interval, 0 to 1.")
+    ] = None,
+    readout: Annotated[
+        float | None, typer.Option(metavar="MS", show_default=False, help="Readout time in milliseconds.")
+    ] = None,
+    percent: Annotated[
+        float | None,
+        typer.Option(metavar="PERCENT", show_default=False, help="Readout time in % of the frame interval."),
+    ] = None,
+    camera: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="A camera whose readout is known.")
+    ] = None,
+    fps: Annotated[
+        float | None, typer.Option(metavar="RATE", show_default=False, help="Frames per second, for a folder.")
+    ] = None,
+    scan: Annotated[
+        ScanOption | None,
+        typer.Option(metavar="WAY", show_default=False, help="top-down, bottom-up, left-right, right-left."),
+    ] = None,
+    at: Annotated[
+        InstantOption | None,
+        typer.Option(metavar="ROW", show_default=False, help="Show the first, middle* or last row's instant."),
+    ] = None,
+    tau: Annotated[
+        float | None,
+        typer.Option(metavar="TIME", show_default=False, help="The same as frame intervals from the start."),
+    ] = None,
+    strength: Annotated[
+        float,
+        typer.Option(metavar="PART", min=0.0, max=1.0, show_default=False, help="Part of the correction, 0 to 1*."),
+    ] = 1.0,
+    border: Annotated[
+        BorderOption, typer.Option(metavar="HOW", show_default=False, help="fill*, crop, repeat or transparent.")
+    ] = "fill",
+    margin: Annotated[
+        float, typer.Option(metavar="PART", show_default=False, help="What crop cuts off each side: 0.04* of it.")
+    ] = 0.04,
+    start: Annotated[
+        float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Begin there, in seconds.")
+    ] = None,
+    end: Annotated[
+        float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="End there, in seconds.")
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", show_default=False, help="Quickest: each frame from itself alone.")
+    ] = False,
+    best: Annotated[
+        bool, typer.Option("--best", show_default=False, help="Slowest: flow by a network, then a search.")
+    ] = False,
+    motion: Annotated[
+        MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic* or cubic.")
+    ] = "quadratic",
+    fusion: Annotated[
+        FusionOption | None, typer.Option(metavar="NAME", show_default=False, help="none, mean*, rsa2-lite or rsa2.")
+    ] = None,
+    flow: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="dis*, dis-fast, raft-rs, raft-rs+dis, ...")
+    ] = None,
+    warp: Annotated[
+        WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")
+    ] = "invert",
+    unsure: Annotated[
+        UnsureOption,
+        typer.Option(metavar="NAME", show_default=False, help="Unsure regions fade to: linear* motion, input."),
+    ] = "linear",
+    frames: Annotated[
+        int,
+        typer.Option(metavar="N", min=3, max=5, show_default=False, help="Frames looked at for each one: 3, 4 or 5*."),
+    ] = 5,
+    scale: Annotated[
+        float | None, typer.Option(metavar="PART", show_default=False, help="Size at which flow is found, 0 to 1.")
+    ] = None,
+    device: Annotated[
+        DeviceOption, typer.Option(metavar="NAME", show_default=False, help="auto*, cpu, cuda or mps.")
+    ] = "auto",
+    codec: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="h264, hevc, vp9, av1, prores, ffv1, ...")
+    ] = None,
+    crf: Annotated[
+        float | None, typer.Option(metavar="Q", show_default=False, help="Quality: smaller is better, 0 without loss.")
+    ] = None,
+    pix_fmt: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="Pixel format; that of the input*.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", show_default=False, help="The encoder's preset, such as slow.")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="FILE", show_default=False, help="Also write before and after side by side.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", show_default=False, help="Replace what has the output's name.")
+    ] = False,
+    progress: Annotated[
+        ProgressOption,
+        typer.Option(metavar="HOW", show_default=False, help="auto*, bar, json (lines on stdout) or none."),
+    ] = "auto",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
+    ] = False,
 ) -> None:
-    """Correct a folder of images. Give the readout once: --gamma, --percent, or --readout with --fps."""
-    from qrsc.cli.correct import choose_device, choose_readout, choose_tau, correct_folder
+    from qrsc.cli.choose import (
+        ReadoutOptions,
+        choose_device,
+        choose_preset,
+        choose_readout,
+        choose_scale,
+        choose_tau,
+    )
+    from qrsc.cli.clips import clip_info, clip_size, require_apart
+    from qrsc.cli.correct import Job, correct_clip
+    from qrsc.cli.progress import print_json
+    from qrsc.media.codecs import choose_encoding, is_video_name
     from qrsc.pipeline import Corrector
 
-    chosen = choose_readout(gamma=gamma, readout_ms=readout, fps=fps, percent=percent, scan=scan)
+    def say(line: str) -> None:
+        if not quiet:
+            typer.echo(f"note: {line}", err=True)
+
+    require_apart(source, output, overwrite)
+    chosen_device = choose_device(device)
+    basis = choose_preset(fast, best)
+    info = clip_info(source)
+    given = ReadoutOptions(gamma, readout, percent, camera, fps, scan)
+    chosen = choose_readout(source, info, given, device=chosen_device, say=say)
+    encoding = None
+    if is_video_name(output):
+        if info is None and fps is None:
+            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
+        encoding = choose_encoding(
+            output,
+            info,
+            codec=codec,
+            crf=crf,
+            pixel_format=pix_fmt,
+            preset=preset,
+            quick=fast,
+            alpha=border == "transparent",
+        )
     corrector = Corrector(
-        chosen, tau=choose_tau(chosen, tau, at), motion=motion, fusion=fusion, warp=warp, flow=flow, frames=frames
+        chosen,
+        tau=choose_tau(chosen, tau, at),
+        motion=motion,
+        fusion=fusion or basis.fusion,
+        warp=warp,
+        flow=flow or basis.flow,
+        frames=frames,
+        strength=strength,
+        border="repeat" if border == "repeat" else "fill",
+        unsure=unsure,
+        scale=choose_scale(scale, clip_size(source, info)),
+        field_scale=basis.field_scale,
+        find_cuts=True,
+        find_repeats=True,
+        flows_ahead=1,
     )
-    summary = correct_folder(source, output, corrector, device=choose_device(device), overwrite=overwrite, quiet=quiet)
-    if not quiet:
-        typer.echo(summary)
+    job = Job(
+        source, output, info, encoding, chosen_device, border, margin, compare, fps, start, end, overwrite=overwrite
+    )
+    summary = correct_clip(job, corrector, progress="none" if quiet else progress, say=say)
+    if quiet:
+        return
+    if progress == "json":
+        print_json(event="done", output=str(output), **summary.figures(corrector.seconds.spent))
+    else:
+        typer.echo(summary.text(f"corrected into {output}", corrector.seconds.spent))
+
+
+correct.__doc__ = EXAMPLES

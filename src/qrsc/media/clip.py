@@ -1,0 +1,201 @@
+"""What a video file is, before anything is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from qrsc.media.errors import MediaError
+from qrsc.media.orientation import IDENTITY, Matrix, matrix_from_bytes
+from qrsc.media.planes import FULL_RANGE, Colours, Layout, layout_of
+
+if TYPE_CHECKING:
+    import av
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+# So many packets are looked at for the frame interval; a file that ends before is counted exactly.
+_LOOKED_AT = 2000
+_COVER = 1 << 10  # FFmpeg's mark of a picture that is no video: the cover of a recording
+
+
+@dataclass(frozen=True)
+class ClipInfo:
+    """A video file's first video stream.
+
+    Attributes:
+        path: the file.
+        size: `(height, width)` as stored.
+        codec: FFmpeg's name of the codec that it is compressed with.
+        layout: how its pictures are stored, as a planar format.
+        colours: its colour tags.
+        time_base: the unit of its timestamps, in seconds.
+        start: the first timestamp.
+        interval: seconds from one frame to the next where none is missing.
+        even: whether all frames are that far apart (to the precision of timestamps).
+        frames: how many there are, or an estimate; None where even that is not known.
+        counted: whether `frames` is exact.
+        matrix: how the pictures are turned for display.
+        pixel_aspect: width over height of a pixel; None where it is not said.
+        mastering, light: side data of HDR video, as FFmpeg's structures, or None.
+    """
+
+    path: Path
+    size: tuple[int, int]
+    codec: str
+    layout: Layout
+    colours: Colours
+    time_base: Fraction
+    start: int
+    interval: float
+    even: bool
+    frames: int | None
+    counted: bool
+    matrix: Matrix
+    pixel_aspect: Fraction | None
+    mastering: bytes | None
+    light: bytes | None
+
+    @property
+    def fps(self) -> float:
+        """Frames per second where none is missing."""
+        return 1.0 / self.interval
+
+
+def probe(path: Path) -> ClipInfo:
+    """Looks at a video file: its header, its first frame and its timestamps.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        MediaError: it cannot be read as a video, or has no frames.
+    """
+    with opened(path) as container:
+        stream = video_stream(container, path)
+        first = _first_frame(container, stream, path)
+        parts: Any = first.side_data  # PyAV's stubs take it for a dictionary
+        side_data = {part.type.name: bytes(part) for part in parts}
+        matrix = side_data.get("DISPLAYMATRIX")
+        aspect = stream.sample_aspect_ratio
+        codec, time_base = stream.codec_context.name, Fraction(stream.time_base or Fraction(1, 1000))
+        rate = stream.average_rate or stream.guessed_rate
+    with opened(path) as container:
+        stamps, counted = _timestamps(container, video_stream(container, path))
+        duration = None if container.duration is None else container.duration / 1e6
+    interval, even = _interval(stamps, time_base, rate)
+    return ClipInfo(
+        path=path,
+        size=(first.height, first.width),
+        codec=codec,
+        layout=layout_of(first.format.name),
+        colours=colours_of(first),
+        time_base=time_base,
+        start=first.pts if first.pts is not None else (stamps[0] if stamps else 0),
+        interval=interval,
+        even=even,
+        frames=len(stamps) if counted else None if duration is None else max(1, round(duration / interval)),
+        counted=counted,
+        matrix=IDENTITY if matrix is None else matrix_from_bytes(matrix),
+        pixel_aspect=Fraction(aspect) if aspect else None,
+        mastering=side_data.get("MASTERING_DISPLAY_METADATA"),
+        light=side_data.get("CONTENT_LIGHT_LEVEL"),
+    )
+
+
+def colours_of(frame: av.VideoFrame) -> Colours:
+    """The colour tags of a decoded frame."""
+    full = frame.format.name.startswith("yuvj")
+    return Colours(
+        matrix=int(frame.colorspace),
+        primaries=int(frame.color_primaries),
+        transfer=int(frame.color_trc),
+        range=FULL_RANGE if full else int(frame.color_range),
+    )
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[InputContainer]:
+    """A video file open for reading; FFmpeg's errors inside become a `MediaError` that names the file."""
+    av = pyav()
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}.")
+    if path.is_dir():
+        raise MediaError(f"{path} is a folder; a video file was expected.")
+    try:
+        # Bytes of text that are not UTF-8 are no reason to refuse a video.
+        with av.open(str(path), metadata_errors="replace") as container:
+            yield container
+    except av.FFmpegError as error:
+        raise MediaError(
+            f"{path} cannot be read as a video: {error.strerror}. Is it whole, and a video at all?"
+        ) from error
+
+
+def video_stream(container: InputContainer, path: Path) -> VideoStream:
+    """The first stream that is a video and no cover picture."""
+    for stream in container.streams.video:
+        if not int(stream.disposition) & _COVER and stream.codec_context is not None:
+            return stream
+    kinds = sorted({stream.type for stream in container.streams})
+    raise MediaError(f"{container.name} has no video to correct; it holds {' and '.join(kinds) or 'nothing'}.")
+
+
+def pyav() -> ModuleType:
+    """PyAV, with its absence explained."""
+    try:
+        import av
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f"videos are read and written with PyAV, which cannot be imported ({error}). Install it: pip install av."
+        ) from error
+    # FFmpeg's own lines would stand between ours; what matters of them comes as an exception.
+    av.logging.set_level(None)
+    return av
+
+
+def _first_frame(container: InputContainer, stream: VideoStream, path: Path) -> av.VideoFrame:
+    av = pyav()
+    for packet in container.demux(stream):
+        try:
+            for frame in packet.decode():
+                return frame
+        except av.error.InvalidDataError:
+            continue
+    raise MediaError(f"{path} has no frame that can be decoded: it is empty or damaged.")
+
+
+def _timestamps(container: InputContainer, stream: VideoStream) -> tuple[list[int], bool]:
+    """Timestamps in order, and whether they are all there are."""
+    stamps: list[int] = []
+    for packet in container.demux(stream):
+        if packet.size == 0:
+            continue
+        stamp = packet.pts if packet.pts is not None else packet.dts
+        stamps.append(stamp if stamp is not None else len(stamps))
+        if len(stamps) >= _LOOKED_AT:
+            known = stream.frames or None
+            return sorted(stamps), known == len(stamps)
+    return sorted(stamps), True
+
+
+def _interval(stamps: list[int], time_base: Fraction, rate: Fraction | None) -> tuple[float, bool]:
+    """Seconds between neighbours, those beside a gap left out, and whether there are none of these."""
+    tick = float(time_base)
+    steps = sorted(after - before for before, after in pairwise(stamps) if after > before)
+    if not steps:
+        return (float(1 / rate) if rate else 1.0 / 30.0), True
+    median = steps[len(steps) // 2]
+    usual = [step for step in steps if abs(step - median) <= max(0.25 * median, 1.0)]
+    interval = tick * sum(usual) / len(usual)
+    slack = timestamp_slack(time_base)
+    return interval, all(abs(step * tick - interval) <= slack for step in steps)
+
+
+def timestamp_slack(time_base: Fraction) -> float:
+    """Seconds by which a timestamp may be off because it was rounded: to its unit, or to a millisecond on the way."""
+    return 1.01 * max(float(time_base), 0.001)

@@ -1,0 +1,180 @@
+"""Reading a video: frames decoded one by one, and every other packet as it is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from qrsc.media.clip import ClipInfo, pyav, timestamp_slack, video_stream
+from qrsc.media.errors import MediaError
+from qrsc.media.planes import Colours
+
+if TYPE_CHECKING:
+    import av
+    from av.container import InputContainer
+    from av.packet import Packet
+    from av.stream import Stream
+
+# Packets of other tracks can lie this much later in the file than the frames they belong to, in seconds.
+_INTERLEAVING = 1.0
+_WORTH_A_SEEK = 10.0  # seconds; less is decoded and passed over
+
+
+@dataclass(frozen=True)
+class DecodedFrame:
+    """A frame as it was decoded.
+
+    Attributes:
+        frame: PyAV's frame; its `pts` is the timestamp that the output gets.
+        time: when it started, in frame intervals from the first one.
+        colours: the tags of its clip.
+        bits: per sample.
+    """
+
+    frame: av.VideoFrame
+    time: float
+    colours: Colours
+    bits: int
+
+
+def read_clip(
+    container: InputContainer,
+    info: ClipInfo,
+    copied: list[Stream],
+    *,
+    start: float | None = None,
+    end: float | None = None,
+) -> Iterator[DecodedFrame | Packet[Stream]]:
+    """The frames of a clip in order, with the packets of other tracks between them as they lie in the file.
+
+    Packets that cannot be decoded are left out with a warning at the end, as players do.
+
+    Args:
+        container: open, and at its beginning.
+        info: of the same file.
+        copied: the tracks whose packets are wanted.
+        start, end: seconds from the clip's first frame; what lies outside is left out, and times count from `start`.
+
+    Raises:
+        MediaError: frames change their size, or there are none.
+    """
+    clock = _Clock(info)
+    tick = float(info.time_base)
+    first = info.start * tick
+    earliest = None if start is None else first + start
+    latest = None if end is None else first + end
+    cut = Fraction(start or 0.0).limit_denominator(1_000_000)
+    if start is not None and start > _WORTH_A_SEEK:
+        # Some formats have no index and land a little late, so the aim is early; what comes before is passed over.
+        container.seek(int((first + start - _WORTH_A_SEEK / 2) * 1_000_000), backward=True)
+    frames = damaged = 0
+    for item in _items(container, info, copied):
+        if item is None:
+            damaged += 1
+        elif isinstance(item, _Decoded):
+            seconds = item.stamp * tick
+            if latest is not None and seconds >= latest + _INTERLEAVING:
+                break
+            if not _selected(seconds + tick / 2, earliest, latest):
+                continue
+            item.frame.pts = item.stamp - round(cut / info.time_base)
+            frames += 1
+            yield DecodedFrame(item.frame, clock.at(item.stamp), info.colours, info.layout.bits)
+        elif _selected(_end_of(item), earliest, latest):
+            _shift(item, cut)
+            yield item
+    if frames == 0:
+        raise MediaError(
+            f"{info.path} has no frame from {start or 0:g} s to {'the end' if end is None else f'{end:g} s'}."
+        )
+    if damaged:
+        warnings.warn(f"{damaged} packets of {info.path.name} are damaged and were left out.", stacklevel=2)
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    frame: av.VideoFrame
+    stamp: int
+
+
+def _items(
+    container: InputContainer, info: ClipInfo, copied: list[Stream]
+) -> Iterator[_Decoded | Packet[Stream] | None]:
+    """Frames with timestamps that grow, packets of other tracks, and None for each packet that is damaged."""
+    av = pyav()
+    stream = video_stream(container, info.path)
+    stream.thread_type = "AUTO"
+    stamp: int | None = None
+    step = max(1, round(info.interval / float(info.time_base)))
+    for packet in container.demux([stream, *copied]):
+        # Not `stream_index`: the packets that end a stream all carry 0.
+        if packet.stream.index != stream.index:
+            if packet.size and packet.dts is not None:
+                yield packet
+            continue
+        try:
+            decoded: list[Any] = list(packet.decode())
+        except av.error.InvalidDataError:
+            yield None
+            continue
+        for frame in decoded:
+            _require_size(frame, info)
+            follows = info.start if stamp is None else stamp + step
+            found = frame.pts if frame.pts is not None else follows
+            # Encoders refuse time that stands still; a file that says so is nudged by its smallest unit.
+            stamp = found if stamp is None or found > stamp else stamp + 1
+            yield _Decoded(frame, stamp)
+
+
+class _Clock:
+    """Timestamps as times in frame intervals; rounding of timestamps is not taken for uneven motion."""
+
+    def __init__(self, info: ClipInfo) -> None:
+        self._tick = float(info.time_base)
+        self._interval = info.interval
+        self._slack = timestamp_slack(info.time_base) / info.interval
+        self._stamp: int | None = None
+        self._time = 0.0
+
+    def at(self, stamp: int) -> float:
+        if self._stamp is not None:
+            step = (stamp - self._stamp) * self._tick / self._interval
+            whole = max(1.0, round(step))
+            self._time += whole if abs(step - whole) <= self._slack else step
+        self._stamp = stamp
+        return self._time
+
+
+def _require_size(frame: av.VideoFrame, info: ClipInfo) -> None:
+    if (frame.height, frame.width) != info.size:
+        raise MediaError(
+            f"{info.path} changes its size from {info.size[1]}x{info.size[0]} to {frame.width}x{frame.height} on the "
+            "way; cut it there first."
+        )
+
+
+def _selected(seconds: float | None, earliest: float | None, latest: float | None) -> bool:
+    if seconds is None:
+        return True
+    return (earliest is None or seconds > earliest) and (latest is None or seconds < latest)
+
+
+def _end_of(packet: Packet[Stream]) -> float | None:
+    """When what a packet holds is over, in seconds."""
+    stamp = packet.pts if packet.pts is not None else packet.dts
+    if stamp is None or packet.time_base is None:
+        return None
+    return (stamp + (packet.duration or 0)) * float(packet.time_base)
+
+
+def _shift(packet: Packet[Stream], seconds: Fraction) -> None:
+    if not seconds:
+        return
+    ticks = round(seconds / packet.time_base)
+    if packet.pts is not None:
+        packet.pts -= ticks
+    if packet.dts is not None:
+        packet.dts -= ticks

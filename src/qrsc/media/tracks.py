@@ -1,0 +1,105 @@
+"""The tracks beside the video: which of them an output can hold; and a tag that is set after the fact."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qrsc.media.clip import pyav, video_stream
+from qrsc.media.errors import MediaError
+from qrsc.media.orientation import Matrix
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.stream import Stream
+
+
+def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[list[Stream], list[str]]:
+    """The tracks that a file format can hold as they are, and a description of each that it cannot.
+
+    Args:
+        source: the open file.
+        path: its name, for messages.
+        container: FFmpeg's name of the file format to write.
+    """
+    own = video_stream(source, path)
+    copied, left_out = [], []
+    for stream in source.streams:
+        if stream.index == own.index or _made_anew(stream, bool(source.chapters())):
+            continue
+        if _holds(container, stream):
+            copied.append(stream)
+        else:
+            name = getattr(stream.codec_context, "name", None) or "unknown format"
+            left_out.append(f"{stream.type} track {stream.index} ({name})")
+    return copied, left_out
+
+
+def _holds(container: str, stream: Stream) -> bool:
+    """Whether a header with that one track can be written; nothing else tells for sure."""
+    av = pyav()
+    try:
+        with av.open(io.BytesIO(), "w", format=container) as trial:
+            trial.add_stream_from_template(stream, opaque=True)
+            trial.start_encoding()
+    except (av.FFmpegError, ValueError):
+        return False
+    return True
+
+
+def _made_anew(stream: Stream, chapters: bool) -> bool:
+    """Timecode tracks are written from the video's own metadata, and the track of chapter titles from the chapters."""
+    if stream.type != "data":
+        return False
+    titles = chapters and stream.metadata.get("handler_name", "") == "SubtitleHandler"
+    return titles or "timecode" in stream.metadata
+
+
+def set_rotation_in_file(path: Path, matrix: Matrix) -> None:
+    """Writes a display matrix into the header of a finished MP4 or QuickTime file.
+
+    For versions of PyAV that cannot do it while the file is written.
+
+    Raises:
+        MediaError: the file has no such header.
+    """
+    with path.open("r+b") as file:
+        for start, end in _boxes(file, 0, path.stat().st_size, b"moov"):
+            for track, track_end in _boxes(file, start, end, b"trak"):
+                if not _is_video(file, track, track_end):
+                    continue
+                for header, _ in _boxes(file, track, track_end, b"tkhd"):
+                    file.seek(header)
+                    version = file.read(1)[0]
+                    file.seek(header + (52 if version else 40))
+                    file.write(struct.pack(">9i", *matrix))
+                    return
+    raise MediaError(f"{path.suffix} cannot hold the rotation tag with this version of PyAV; write an .mp4 or a .mov.")
+
+
+def _boxes(file: io.BufferedRandom, start: int, end: int, kind: bytes) -> list[tuple[int, int]]:
+    """Where the contents of boxes of a kind lie, among those that follow each other from start to end."""
+    found = []
+    while start + 8 <= end:
+        file.seek(start)
+        size, name = struct.unpack(">I4s", file.read(8))
+        head = 8
+        if size == 1:
+            size, head = struct.unpack(">Q", file.read(8))[0], 16
+        size = size or end - start
+        if size < head:
+            break
+        if name == kind:
+            found.append((start + head, start + size))
+        start += size
+    return found
+
+
+def _is_video(file: io.BufferedRandom, start: int, end: int) -> bool:
+    for media, media_end in _boxes(file, start, end, b"mdia"):
+        for handler, _ in _boxes(file, media, media_end, b"hdlr"):
+            file.seek(handler + 8)
+            return file.read(4) == b"vide"
+    return False

@@ -1,0 +1,268 @@
+"""Writing a video beside its source: corrected frames, and everything else as it was.
+
+Convention
+    Streams lie in the order of the source. Timestamps of frames are those of the source; every packet of another track
+    is copied byte for byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.nn.functional import pad
+
+from qrsc.media.clip import ClipInfo, pyav, video_stream
+from qrsc.media.codecs import Encoding
+from qrsc.media.errors import MediaError
+from qrsc.media.orientation import IDENTITY
+from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, rgb_of
+from qrsc.media.tracks import set_rotation_in_file
+
+if TYPE_CHECKING:
+    import av
+    from av.container import InputContainer, OutputContainer
+    from av.packet import Packet
+    from av.stream import Stream
+
+# Facts about the old file, not about what it shows: the new one gets its own.
+_OF_THE_FILE = ("major_brand", "minor_version", "compatible_brands", "encoder", "duration", "vendor_id")
+_NO_PICTURE_TYPE = 0
+_LARGEST_UNIT = 2**31 - 1
+_RGB, _BT709, _LIMITED_RANGE = 0, 1, 1
+
+
+class VideoWriter:
+    """A video being written; see `open_writer`."""
+
+    def __init__(self, container: OutputContainer, encoding: Encoding, info: ClipInfo | None, size: tuple[int, int]):
+        self._container = container
+        self._encoding = encoding
+        self._info = info
+        self._size = size
+        self._stored = encoding.stored_size(size)
+        self._stream: Any = None
+        self._copies: dict[int, Stream] = {}
+        self.colours = info.colours if info is not None else Colours(1, 1, 1, 1)
+        to_rgb, from_rgb = encoding.layout.kind == "rgb", info is not None and info.layout.kind == "rgb"
+        if to_rgb and not from_rgb:
+            self.colours = replace(self.colours, matrix=_RGB, range=FULL_RANGE)
+        elif from_rgb and not to_rgb:
+            self.colours = replace(self.colours, matrix=_BT709, range=_LIMITED_RANGE)
+
+    def write(self, rgb: Tensor | None, decoded: av.VideoFrame, alpha: npt.NDArray[Any] | None = None) -> None:
+        """Encodes one frame.
+
+        Args:
+            rgb: `[3, H, W]`; None writes the decoded frame as it is.
+            decoded: the frame in whose place it stands: timestamp, side data and, where there is one, alpha are its.
+            alpha: `[H, W]`, samples of the output's own alpha.
+        """
+        frame = self._as_it_is(decoded) if rgb is None else self._made(rgb, decoded, alpha)
+        self._encode(frame)
+
+    def write_at(self, rgb: Tensor, stamp: int, duration: int) -> None:
+        """Encodes a frame `[3, H, W]` that stands in nobody's place, at a timestamp in units of the stream."""
+        frame = frame_of(self._extended(rgb), self._encoding.layout, self.colours)
+        frame.pts = stamp
+        frame.time_base = self._stream.codec_context.time_base
+        frame.duration = duration
+        self._encode(frame)
+
+    def copy(self, packet: Packet[Stream]) -> None:
+        """Writes a packet of another track."""
+        packet.stream = self._copies[packet.stream_index]
+        self._mux(packet)
+
+    def finish(self) -> None:
+        """Writes what the encoder still holds."""
+        self._mux(self._stream.encode(None))
+
+    # --- details ---
+
+    def add_video(self, rate: Fraction, time_base: Fraction, source: Stream | None) -> None:
+        encoding, info = self._encoding, self._info
+        stream: Any = self._container.add_stream(encoding.encoder, rate=rate, options=dict(encoding.options))
+        stream.time_base = time_base
+        context = stream.codec_context
+        context.time_base = time_base
+        context.height, context.width = self._stored
+        context.pix_fmt = encoding.pixel_format
+        context.colorspace, context.color_range = self.colours.matrix, self.colours.range
+        context.color_primaries, context.color_trc = self.colours.primaries, self.colours.transfer
+        if encoding.tag:
+            context.codec_tag = encoding.tag
+        if info is not None and info.pixel_aspect is not None:
+            context.sample_aspect_ratio = info.pixel_aspect
+        if info is not None and info.matrix != IDENTITY and _writes_rotation(stream):
+            stream.set_display_matrix(info.matrix)
+        if source is not None:
+            stream.metadata.update(_kept(source.metadata))
+            stream.disposition = int(source.disposition)
+        self._stream = stream
+
+    def add_copy(self, source: Stream) -> None:
+        stream: Any = self._container.add_stream_from_template(source, opaque=True)
+        stream.metadata.update(_kept(source.metadata))
+        stream.disposition = int(source.disposition)
+        self._copies[source.index] = stream
+
+    def _as_it_is(self, decoded: av.VideoFrame) -> av.VideoFrame:
+        frame = planar(decoded)
+        if frame.format.name != self._encoding.layout.name or self._stored != (frame.height, frame.width):
+            return self._made(rgb_of(decoded, self._source_colours), decoded, None)
+        return _placed(frame, decoded)
+
+    def _made(self, rgb: Tensor, decoded: av.VideoFrame, alpha: npt.NDArray[Any] | None) -> av.VideoFrame:
+        layout = self._encoding.layout
+        if layout.alpha and alpha is None:
+            alpha = alpha_of(decoded)
+            if alpha is not None and layout_of(decoded.format.name).bits != layout.bits:
+                alpha = _rescaled(alpha, layout_of(decoded.format.name).bits, layout.bits)
+        if alpha is not None and alpha.shape != self._stored:
+            below, right = self._stored[0] - alpha.shape[0], self._stored[1] - alpha.shape[1]
+            alpha = np.pad(alpha, ((0, below), (0, right)), mode="edge")
+        return _placed(frame_of(self._extended(rgb), layout, self.colours, alpha, like=decoded), decoded)
+
+    @property
+    def _source_colours(self) -> Colours:
+        return self._info.colours if self._info is not None else Colours()
+
+    def _extended(self, rgb: Tensor) -> Tensor:
+        height, width = rgb.shape[-2:]
+        if (height, width) != self._size:
+            raise MediaError(f"frames of {self._size[1]}x{self._size[0]} were announced, this is {width}x{height}.")
+        if self._stored == self._size:
+            return rgb
+        edges = (0, self._stored[1] - width, 0, self._stored[0] - height)
+        return pad(rgb.detach().float().cpu()[None], edges, mode="replicate")[0]
+
+    def _encode(self, frame: av.VideoFrame) -> None:
+        if frame.format.name != self._encoding.pixel_format:
+            frame = _placed(frame.reformat(format=self._encoding.pixel_format), frame)
+        self._mux(self._stream.encode(frame))
+
+    def _mux(self, packets: Any) -> None:
+        self._container.mux(packets)
+
+
+@contextmanager
+def open_writer(
+    path: Path,
+    encoding: Encoding,
+    size: tuple[int, int],
+    *,
+    info: ClipInfo | None = None,
+    source: InputContainer | None = None,
+    copied: list[Stream] | None = None,
+    rate: Fraction | None = None,
+    time_base: Fraction | None = None,
+    chapters: bool = True,
+) -> Iterator[VideoWriter]:
+    """Opens a video for writing; it is complete when the block ends well.
+
+    Args:
+        path: the very file that is written: the caller moves it into place.
+        encoding: how.
+        size: `(H, W)` of the frames.
+        info, source: the clip that is taken over: its times, tags, metadata and chapters.
+        copied: tracks of the source that are copied too; see `qrsc.media.tracks.tracks_to_copy`.
+        rate: frames per second; that of the source if None.
+        time_base: unit of timestamps in seconds; that of the source, or one frame, if None.
+        chapters: take over the chapters as well.
+
+    Raises:
+        MediaError: the encoder or the file format refuses what is asked of it.
+        OSError: the disk is full, or the like.
+    """
+    av = pyav()
+    metadata = {} if source is None else _kept(source.metadata)
+    rate, time_base = _times(rate, time_base, info)
+    options = _container_options(encoding.container, metadata, [time_base, *(each.time_base for each in copied or ())])
+    try:
+        with av.open(str(path), "w", format=encoding.container, options=options) as container:
+            writer = VideoWriter(container, encoding, info, size)
+            own = None if source is None or info is None else _own_stream(source, info)
+            for stream in source.streams if source is not None else ():
+                if own is not None and stream.index == own.index:
+                    writer.add_video(rate, time_base, own)
+                elif copied is not None and stream in copied:
+                    writer.add_copy(stream)
+            if own is None:
+                writer.add_video(rate, time_base, None)
+            container.metadata.update(metadata)
+            if source is not None and chapters and source.chapters():
+                container.set_chapters(source.chapters())
+            yield writer
+            writer.finish()
+    except av.FFmpegError as error:
+        if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+            raise OSError(error.errno, f"{error.strerror} while writing the video") from error
+        raise MediaError(
+            f"{path.suffix} with {encoding.encoder} ({encoding.layout.name}, {size[1]}x{size[0]}) cannot be written: "
+            f"{error.strerror}. Try another --codec, or a folder of PNG files."
+        ) from error
+    if info is not None and info.matrix != IDENTITY and not _writes_rotation(writer._stream):
+        set_rotation_in_file(path, info.matrix)
+
+
+def _container_options(
+    container: str, metadata: dict[str, str], time_bases: Sequence[Fraction | None]
+) -> dict[str, str]:
+    if container not in ("mp4", "mov"):
+        return {}
+    # The index goes to the front, so that a player can start before it has the whole file.
+    options = {"movflags": "+faststart"}
+    if any("." in key for key in metadata):
+        # Makers' own keys (com.apple.quicktime.make) are written only on demand.
+        options["movflags"] += "+use_metadata_tags"
+    # When tracks start is stored in a unit of the whole file, a millisecond unless told otherwise: too coarse for
+    # timestamps to come back exactly.
+    unit = math.lcm(*(time_base.denominator for time_base in time_bases if time_base))
+    if unit <= _LARGEST_UNIT:
+        options["movie_timescale"] = str(unit)
+    return options
+
+
+def _writes_rotation(stream: Any) -> bool:
+    """PyAV has it from 17.1 on."""
+    return hasattr(stream, "set_display_matrix")
+
+
+def _own_stream(source: InputContainer, info: ClipInfo) -> Stream:
+    return video_stream(source, info.path)
+
+
+def _times(rate: Fraction | None, time_base: Fraction | None, info: ClipInfo | None) -> tuple[Fraction, Fraction]:
+    if info is None:
+        if rate is None:
+            raise ValueError("a video that is made from nothing needs a frame rate.")
+        return rate, time_base or 1 / rate
+    return rate or Fraction(info.fps).limit_denominator(1001), time_base or info.time_base
+
+
+def _kept(metadata: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in metadata.items() if key not in _OF_THE_FILE}
+
+
+def _placed(frame: av.VideoFrame, decoded: av.VideoFrame) -> av.VideoFrame:
+    """A frame with the time of another; which kind of picture it was when it came is not the encoder's business."""
+    frame.pts = decoded.pts
+    frame.time_base = decoded.time_base
+    frame.duration = decoded.duration
+    frame.pict_type = _NO_PICTURE_TYPE
+    return frame
+
+
+def _rescaled(alpha: npt.NDArray[Any], bits: int, wanted: int) -> npt.NDArray[Any]:
+    top, wanted_top = 2**bits - 1, 2**wanted - 1
+    scaled: npt.NDArray[Any] = np.round(alpha.astype(np.float64) * wanted_top / top)
+    return scaled.astype(np.uint8 if wanted == 8 else np.uint16)

@@ -1,0 +1,34 @@
+"""Frames in, corrected frames out: flow, motion, warp and fusion over a sliding window of a clip."""
+
+from __future__ import annotations
+
+from qrsc.pipeline.ahead import ahead, behind
+from qrsc.pipeline.arrays import correct
+from qrsc.pipeline.corrector import (
+    BORDERS,
+    REGULARISATION,
+    UNSURE,
+    WINDOWS,
+    Border,
+    Corrector,
+    MotionName,
+    Unsure,
+)
+from qrsc.pipeline.results import Corrected, Seconds, TimedFrame
+
+__all__ = [
+    "BORDERS",
+    "REGULARISATION",
+    "UNSURE",
+    "WINDOWS",
+    "Border",
+    "Corrected",
+    "Corrector",
+    "MotionName",
+    "Seconds",
+    "TimedFrame",
+    "Unsure",
+    "ahead",
+    "behind",
+    "correct",
+]

@@ -1,0 +1,52 @@
+"""The frames of a window, with what has been found out about each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from qrsc.motion import Trajectory
+from qrsc.pipeline.results import TimedFrame
+
+
+@dataclass
+class Moment:
+    """A frame of the window with what has been found out about it; batch dimension 1 throughout."""
+
+    frame: Tensor  # [1, 3, H, W]
+    time: float
+    until: float  # the time of the last frame that repeats it
+    limits: tuple[float, float]  # of the values of its pictures: [0, 1], or beyond where the frame goes beyond
+    shot: int = 0  # frames of one scene share a number
+    searched: Tensor | None = None  # [1, 3, h, w], the frame at the size at which flow is found
+    flows: dict[int, Tensor] = field(default_factory=dict)  # to the neighbours -1 and 1, [1, 2, h, w]
+    confidences: dict[int, Tensor] = field(default_factory=dict)  # [1, 1, h, w]
+    trajectory: Trajectory | None = None
+    repeats: int = 0  # how many frames after it show the same
+    after_cut: bool = False
+
+
+def limits_of(frame: Tensor) -> tuple[float, float]:
+    """Where cubic interpolation that overshoots is cut off: [0, 1], or the values of a frame that goes beyond."""
+    darkest, brightest = torch.aminmax(frame.detach())
+    return min(0.0, float(darkest)), max(1.0, float(brightest))
+
+
+def timed(frames: Iterable[Tensor | TimedFrame]) -> Iterator[TimedFrame]:
+    for index, frame in enumerate(frames):
+        yield frame if isinstance(frame, TimedFrame) else TimedFrame(frame, float(index))
+
+
+def check_frame(frame: Tensor, index: int, previous: Tensor | None) -> None:
+    if frame.ndim != 3 or frame.shape[0] != 3 or not frame.is_floating_point():
+        raise ValueError(
+            f"frames must be float tensors [3, H, W] in [0, 1]; frame {index} is {tuple(frame.shape)} of {frame.dtype}."
+        )
+    if previous is not None and frame.shape != previous.shape[1:]:
+        raise ValueError(
+            f"all frames of a clip must have one size; frame {index} is {tuple(frame.shape[1:])} after "
+            f"{tuple(previous.shape[2:])}."
+        )
