@@ -7,6 +7,7 @@ from torch import Tensor
 
 import qrsc.flow.dis
 from qrsc.flow import FLOWS, DisFlow, FlowPair, load_flow
+from qrsc.flow import default_flow as DEFAULT_FLOW
 
 
 def texture(height: int, width: int, seed: int = 0) -> Tensor:
@@ -120,3 +121,10 @@ def test_unknown_names_list_the_known_ones() -> None:
         load_flow("raft")
     with pytest.raises(ValueError, match="choose one of ultrafast, fast, medium"):
         DisFlow("slow")  # type: ignore[arg-type]
+
+
+def test_the_flow_that_is_used_where_none_is_asked_for() -> None:
+    # Not as an attribute of the package: tests have a search in its place there.
+    assert DEFAULT_FLOW(torch.device("cpu")) == "raft-rs+dis"
+    assert DEFAULT_FLOW(torch.device("cuda")) == "raft-rs"
+    assert {"raft-rs", "raft-rs+dis"} <= set(FLOWS)

@@ -94,7 +94,9 @@ def train_flow_network(run: FlowRun, *, quiet: bool) -> str:
     if own_rank(run.devices) > 0:
         return ""
     pairs = _held_out(WorldPairs(textures, (height, width), scenes=4, frames=2))
-    scores = {name: score_flow(flow, pairs) for name, flow in (("trained", NeuralFlow(network)), ("dis", load_flow()))}
+    scores = {
+        name: score_flow(flow, pairs) for name, flow in (("trained", NeuralFlow(network)), ("dis", load_flow("dis")))
+    }
     heading = f"end-point errors in pixels on {len(pairs)} pairs that were not trained on:"
     return f"{heading}\n\n{score_table(scores)}\n\nwrote {run.output / WEIGHTS}"
 

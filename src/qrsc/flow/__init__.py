@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from qrsc.flow.adapters import ptlflow_flow, torchvision_flow
 from qrsc.flow.dis import DisFlow
 from qrsc.flow.neural import flow_from_file, shipped_flow
@@ -12,7 +14,17 @@ from qrsc.flow.precomputed import PrecomputedFlow
 from qrsc.flow.protocol import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.refined import RefinedFlow
 
-__all__ = ["FLOWS", "ClipFlow", "ConfidentFlows", "DisFlow", "FlowEstimator", "FlowPair", "find_flows", "load_flow"]
+__all__ = [
+    "FLOWS",
+    "ClipFlow",
+    "ConfidentFlows",
+    "DisFlow",
+    "FlowEstimator",
+    "FlowPair",
+    "default_flow",
+    "find_flows",
+    "load_flow",
+]
 
 _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
     "dis": lambda: DisFlow("medium"),
@@ -32,7 +44,16 @@ _ADAPTERS: dict[str, Callable[[str, str | None], FlowEstimator]] = {
 }
 
 
-def load_flow(name: str = "dis") -> FlowEstimator:
+def default_flow(device: torch.device) -> str:
+    """The name of the flow that is used where none is asked for, for frames on a device.
+
+    The network is at its best at the frames' full size, which a GPU can afford; on a processor it works at a reduced
+    size, and a search makes up for that.
+    """
+    return "raft-rs+dis" if device.type == "cpu" else "raft-rs"
+
+
+def load_flow(name: str) -> FlowEstimator:
     """A flow estimator by name.
 
     - `dis` is OpenCV's Dense Inverse Search (medium preset), with `dis-fast` and `dis-ultrafast`;

@@ -10,10 +10,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from qrsc.flow import FlowEstimator, load_flow
+from qrsc.flow import FlowEstimator, default_flow, find_flows, load_flow
 from qrsc.flow.filling import settle_flow
 from qrsc.fusion import AlignedFrames, Fusion, FusionName, load_fusion, mean_fusion
-from qrsc.motion import ORDERS, Trajectory, chain_flows, fit_trajectory
+from qrsc.motion import ORDERS, Trajectory, chain_flows, consistency_confidence, fit_trajectory
 from qrsc.pipeline.ahead import ahead
 from qrsc.pipeline.fields import (
     fade_unsure,
@@ -63,7 +63,7 @@ class Corrector:
             The first and the last frame of a clip have one neighbour and are linear.
         fusion: `mean` merges neighbouring frames corrected to the same instant; `none` uses each frame alone.
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
-        flow: an estimator or its name.
+        flow: an estimator or its name; None is what suits the device, see `qrsc.flow.default_flow`.
         frames: 3, 4 or 5 frames are looked at for each output; the inner 1, 2 or 3 of them are fused.
         interpolation: `bilinear`, or `bicubic` (sharper; on noisy frames with imperfect flow about 0.3 dB behind).
         regularisation: pull of the acceleration towards zero.
@@ -88,7 +88,7 @@ class Corrector:
         motion: MotionName = "quadratic",
         fusion: FusionName = "mean",
         warp: WarpMethod = "invert",
-        flow: FlowEstimator | str = "dis",
+        flow: FlowEstimator | str | None = None,
         frames: int = 5,
         interpolation: Interpolation = "bilinear",
         regularisation: float = REGULARISATION,
@@ -220,28 +220,35 @@ class Corrector:
                     previous.until = time
                     continue
                 with self.seconds.of("flow"):
-                    self._link(previous, newest)
+                    self._link(previous, newest, index - 1)
             yield newest
             if previous is not None:
                 previous.searched = None
             previous = newest
 
-    def _link(self, previous: Moment, newest: Moment) -> None:
+    def _link(self, previous: Moment, newest: Moment, number: int) -> None:
+        """Find the flows of a pair of frames; `number` is the clip's own of it."""
         size = newest.frame.shape[-2:]
         for moment in (previous, newest):
             if moment.searched is None:
                 moment.searched = resized_picture(moment.frame, reduced_size(size, self.scale))
         assert previous.searched is not None and newest.searched is not None  # set right above  # noqa: PT018
-        found = self._flow(previous.searched, newest.searched)
-        forward, backward = (resized_field(flow, reduced_size(size, self.field_scale)) for flow in found)
-        to_next = settle_flow(forward, backward)
+        if self._flow is None:
+            self._flow = load_flow(default_flow(newest.frame.device))
+        found = find_flows(self._flow, previous.searched, newest.searched, number)
+        reduced = reduced_size(size, self.field_scale)
+        forward, backward = (resized_field(flow, reduced) for flow in found.flows)
+        sure, back_sure = (None if each is None else resized_picture(each, reduced) for each in found[1:])
+        to_next = settle_flow(forward, backward, sure)
         newest.shot = previous.shot
-        if self.find_cuts and scene_changes(previous.searched, newest.searched, forward, to_next[1]):
-            newest.shot += 1
-            newest.after_cut = True
-            return
+        if self.find_cuts:
+            agreement = to_next[1] if sure is None else consistency_confidence(forward, backward)
+            if scene_changes(previous.searched, newest.searched, forward, agreement):
+                newest.shot += 1
+                newest.after_cut = True
+                return
         previous.flows[1], previous.confidences[1] = to_next
-        newest.flows[-1], newest.confidences[-1] = settle_flow(backward, forward)
+        newest.flows[-1], newest.confidences[-1] = settle_flow(backward, forward, back_sure)
 
     def _trajectory(self, window: dict[int, Moment], index: int) -> Trajectory:
         moment = window[index]

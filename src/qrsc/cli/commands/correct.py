@@ -84,10 +84,11 @@ def correct(
         float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="End there, in seconds.")
     ] = None,
     fast: Annotated[
-        bool, typer.Option("--fast", show_default=False, help="Quickest: each frame from itself alone.")
+        bool, typer.Option("--fast", show_default=False, help="Quickest: flow by a search, each frame from itself.")
     ] = False,
     best: Annotated[
-        bool, typer.Option("--best", show_default=False, help="Slowest: flow by a network, then a search.")
+        bool,
+        typer.Option("--best", show_default=False, help="Slowest: a search behind the network, fields at full size."),
     ] = False,
     motion: Annotated[
         MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic* or cubic.")
@@ -96,7 +97,8 @@ def correct(
         FusionOption | None, typer.Option(metavar="NAME", show_default=False, help="none, mean*, rsa2-lite or rsa2.")
     ] = None,
     flow: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="dis*, dis-fast, raft-rs, raft-rs+dis, ...")
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="dis, raft-rs, raft-rs+dis, ...; by device*."),
     ] = None,
     warp: Annotated[
         WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")

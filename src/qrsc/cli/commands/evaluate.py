@@ -27,7 +27,10 @@ def evaluate(
     at: Annotated[TruthOption, typer.Option(help="Instant of the truth.")] = "middle",
     gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
     scan: Annotated[ScanOption | None, typer.Option(help="Scan direction, with --gamma.")] = None,
-    flow: Annotated[str, typer.Option(help="Optical flow by name; truth: the exact one of simulated sets.")] = "dis",
+    flow: Annotated[
+        str | None,
+        typer.Option(help="Optical flow by name; truth: the exact one of simulated sets. By device if not given."),
+    ] = None,
     metrics: Annotated[
         str, typer.Option(metavar="NAMES", help="psnr, ssim, masks, fields, lpips, warping; commas between.")
     ] = "psnr,ssim,masks,fields",
@@ -55,7 +58,9 @@ def evaluate(
     from qrsc.cli.correct import choose_device
     from qrsc.cli.data import given_readout
     from qrsc.cli.evaluate import Options, choose_format, evaluate_data
+    from qrsc.flow import default_flow
 
+    chosen = choose_device(device)
     form = choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv)
     options = Options(
         layout=layout,
@@ -65,9 +70,9 @@ def evaluate(
         folders=method or [],
         at=at,
         readout=given_readout(gamma, scan),
-        flow=flow,
+        flow=flow or default_flow(chosen),
         metrics=metrics,
-        device=choose_device(device),
+        device=chosen,
         resume=resume,
         flow_folder=cache_flow,
         save_frames=save_frames,

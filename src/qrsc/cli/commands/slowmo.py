@@ -63,8 +63,9 @@ def slowmo(
         MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic* or cubic.")
     ] = "quadratic",
     flow: Annotated[
-        str, typer.Option(metavar="NAME", show_default=False, help="dis*, dis-fast, raft-rs, raft-rs+dis, ...")
-    ] = "dis",
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="dis, raft-rs, raft-rs+dis, ...; by device*."),
+    ] = None,
     scale: Annotated[
         float | None, typer.Option(metavar="PART", show_default=False, help="Size at which flow is found, 0 to 1.")
     ] = None,
