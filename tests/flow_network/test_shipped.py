@@ -11,6 +11,7 @@ from qrsc.flow import load_flow
 from qrsc.flow.neural import NeuralFlow, load_network
 from qrsc.flow.protocol import FlowPair
 from qrsc.flow.refined import RefinedFlow
+from qrsc.fusion.neural import load_network as load_fusion_network
 
 
 def view(x: int, y: int, height: int = 192, width: int = 256) -> torch.Tensor:
@@ -25,7 +26,7 @@ def view(x: int, y: int, height: int = 192, width: int = 256) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", weights.shipped_weights())
 def test_the_card_describes_the_network(name: str) -> None:
-    network = load_network(name)
+    network = load_network(name) if name == "raft-rs" else load_fusion_network(name)
     assert sum(value.numel() for value in network.parameters()) == weights.card(name)["parameters"]
     assert (weights.FOLDER / f"{name}.safetensors").stat().st_size <= 16e6
 
@@ -57,3 +58,15 @@ def test_frames_too_small_for_a_search_keep_the_flow_they_have() -> None:
     first, second = view(0, 0, 32, 48), view(2, 1, 32, 48)
     plain, refined = NeuralFlow(network)(first, second), RefinedFlow(NeuralFlow(network))(first, second)
     torch.testing.assert_close(plain.forward, refined.forward)
+
+
+def test_a_search_alone_stands_in_where_the_other_flow_explains_nothing() -> None:
+    first, second = view(100, 100), view(94, 97)
+
+    def lost(first: torch.Tensor, second: torch.Tensor) -> FlowPair:
+        there = torch.tensor([-60.0, 50.0]).reshape(1, 2, 1, 1).expand(1, 2, 192, 256)
+        return FlowPair(there, -there)
+
+    inner = RefinedFlow(lost)(first, second).forward[..., 32:160, 64:192]
+    error = (inner - torch.tensor([6.0, 3.0]).reshape(1, 2, 1, 1)).abs().flatten().median()
+    assert float(error) < 0.05
