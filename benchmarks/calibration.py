@@ -3,11 +3,11 @@
     python benchmarks/calibration.py --photographs DIR [--clips 40] [--still 20] [--cache DIR] [--device cuda]
 
 Clips 0, 1, 2 ... are filmed from a hand and walking by turns, with gamma uniform from 0.25 to 1 and image speeds from
-1 to 6 per cent of the width per frame; clips 100, 101 ... pan at a steady speed or stand still by turns. All have moving
-things in them, and go through lens blur, noise, tone curve and JPEG-like compression. The motions of finished clips are
-kept in the cache folder, so that the estimator can be measured again without rendering. `--ablation` renders a few
-frames of every clip that determines its readout again, and compares the correction at the true, the found and a gamma
-of 1 with the true global-shutter frame.
+1 to 6 per cent of the width per frame; clips 100, 101 ... pan at a steady speed or stand still by turns. All have
+moving things in them, and go through lens blur, noise, tone curve and JPEG-like compression. The motions of finished
+clips are kept in the cache folder, so that the estimator can be measured again without rendering. `--ablation` renders
+a few frames of every clip that determines its readout again, and compares the correction at the true, the found and a
+gamma of 1 with the true global-shutter frame.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def main() -> None:
         results.append((number, gamma, found))
         word = "determined" if found.determined else "open"
         print(
-            f"{number:3d}  true {gamma:.3f}  found {found.gamma:.3f} ({found.low:.3f} to {found.high:.3f})  {word:10s}  "
+            f"{number:3d}  true {gamma:.3f}  found {found.gamma:.3f} ({found.low:.3f} to {found.high:.3f}) {word:10s} "
             f"{found.scan:10s}  speed {found.speed:5.1f}  change {found.change:5.2f}  {seconds:.1f} s",
             flush=True,
         )
