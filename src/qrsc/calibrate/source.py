@@ -1,0 +1,81 @@
+"""A clip as the estimate sees it: grey frames of moderate size, its frame rate, and the camera that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
+
+from qrsc.calibrate.motions import Grey
+from qrsc.flow.dis import grey_pictures
+from qrsc.media.clip import opened, probe
+from qrsc.media.frames import list_frames, read_frame, read_frames
+from qrsc.media.video import read_video
+
+# Frames are scaled down to this length of their longer side for the flow: it is quicker, and its precision in parts
+# of the frame does not suffer.
+LONGEST = 640
+_MAKER_KEYS = ("com.apple.quicktime.make", "make", "com.android.manufacturer", "manufacturer")
+_MODEL_KEYS = ("com.apple.quicktime.model", "model", "com.android.model", "camera_model_name")
+
+
+@dataclass(frozen=True)
+class ClipSource:
+    """A clip on disk.
+
+    Attributes:
+        path: a video, or a folder of images.
+        size: `(height, width)` of its frames as stored.
+        fps: frames per second; None for a folder.
+        camera: maker and model as the file says, or an empty string.
+    """
+
+    path: Path
+    size: tuple[int, int]
+    fps: float | None
+    camera: str
+
+    def frames(self) -> Iterator[Tensor]:
+        """The frames `[3, H, W]`, RGB in [0, 1], as stored."""
+        if self.path.is_dir():
+            return (stored.frame for stored in read_frames(list_frames(self.path)))
+        return read_video(self.path)
+
+    def grey_frames(self, most: int | None = None, advance: Callable[[], None] | None = None) -> Iterator[Grey]:
+        """Grey pictures `[h, w]` of the frames, scaled down if they are large."""
+        for frame in islice(self.frames(), most):
+            scale = LONGEST / max(self.size)
+            picture = frame[None]
+            if scale < 1.0:
+                size = [max(1, round(side * scale)) for side in self.size]
+                picture = F.interpolate(picture, size=size, mode="area")
+            if advance is not None:
+                advance()
+            yield np.ascontiguousarray(grey_pictures(picture)[0])
+
+
+def open_clip(path: Path, fps: float | None = None) -> ClipSource:
+    """A video or a folder of images; a given frame rate comes before that of the file."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {path}.")
+    if path.is_dir():
+        height, width = read_frame(list_frames(path)[0]).frame.shape[-2:]
+        return ClipSource(path, (height, width), fps, "")
+    info = probe(path)
+    return ClipSource(path, info.size, info.fps if fps is None else fps, _named_camera(path))
+
+
+def _named_camera(path: Path) -> str:
+    """Maker and model in the metadata of a video, as phones and some cameras write them."""
+    with opened(path) as container:
+        said = {key.casefold(): value for key, value in container.metadata.items()}
+        for stream in container.streams.video:
+            said = {key.casefold(): value for key, value in stream.metadata.items()} | said
+    maker = next((said[key] for key in _MAKER_KEYS if key in said), "")
+    model = next((said[key] for key in _MODEL_KEYS if key in said), "")
+    return (model if model.casefold().startswith(maker.casefold()) else f"{maker} {model}").strip() if model else ""

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qrsc.calibrate.estimate import estimate_readout
+from qrsc.calibrate.motions import ClipMotions
+
+Shaken = Callable[..., ClipMotions]
+
+
+def mirrored(motions: ClipMotions) -> ClipMotions:
+    """The motions of the clip turned upside down."""
+    rows, columns = motions.grid
+
+    def turned(values: np.ndarray) -> np.ndarray:
+        cells = values.reshape(motions.pairs, rows, columns, -1)[:, ::-1]
+        return cells.reshape(motions.pairs, rows * columns, -1).copy()
+
+    place, shift = turned(motions.place), turned(motions.shift)
+    place[..., 1] = motions.size[0] - 1 - place[..., 1]
+    shift[..., 1] *= -1.0
+    return replace(motions, place=place, shift=shift)
+
+
+@pytest.mark.parametrize("gamma", [0.3, 0.85])
+def test_the_readout_of_a_shaken_clip_is_found(shaken: Shaken, gamma: float) -> None:
+    found = estimate_readout(shaken(gamma))
+    assert found.determined, found.reason
+    assert found.scan == "top-down"
+    assert found.gamma == pytest.approx(gamma, abs=0.015)
+    assert found.low <= gamma <= found.high
+    assert found.half_width < 0.06
+
+
+def test_every_scan_is_told_apart(shaken: Shaken) -> None:
+    clip = shaken(0.6, seed=2)
+    for motions, scan in (
+        (mirrored(clip), "bottom-up"),
+        (clip.transposed(), "left-right"),
+        (mirrored(clip).transposed(), "right-left"),
+    ):
+        found = estimate_readout(motions)
+        assert (found.determined, found.scan) == (True, scan)
+        assert found.gamma == pytest.approx(0.6, abs=0.015)
+
+
+def test_a_moving_object_does_not_count(shaken: Shaken) -> None:
+    clip = shaken(0.7, seed=3)
+    shift = clip.shift.reshape(clip.pairs, 12, 16, 2).copy()
+    shift[:, 3:9, 2:8] += np.array([9.0, -4.0])  # three sixteenths of the picture go their own way
+    found = estimate_readout(replace(clip, shift=shift.reshape(clip.shift.shape)))
+    assert found.determined, found.reason
+    assert found.gamma == pytest.approx(0.7, abs=0.02)
+
+
+def test_a_ground_that_moves_faster_below_does_not_count(shaken: Shaken) -> None:
+    clip = shaken(0.5, seed=4)
+    depth = 1.0 + 0.3 * (clip.place[..., 1:] / clip.size[0] - 0.5)
+    found = estimate_readout(replace(clip, shift=clip.shift * depth))
+    assert found.determined, found.reason
+    assert found.gamma == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_global_shutter_is_recognised(shaken: Shaken) -> None:
+    found = estimate_readout(shaken(0.0, seed=5))
+    assert found.is_global
+    assert found.gamma < 0.04
+
+
+@pytest.mark.parametrize(("amplitude", "drift", "word"), [(0.0, 0.0, "still"), (0.0, 9.0, "steady")])
+def test_a_clip_without_change_determines_nothing(shaken: Shaken, amplitude: float, drift: float, word: str) -> None:
+    found = estimate_readout(shaken(0.6, amplitude=amplitude, drift=drift))
+    assert not found.determined
+    assert word in found.reason
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+def test_noise_alone_determines_nothing(shaken: Shaken) -> None:
+    motions = shaken(0.6, amplitude=0.0)
+    random = np.random.default_rng(6)
+    jitter = random.normal(size=(motions.pairs, 1, 2))  # the picture jumps about, but every row alike
+    bands = 0.3 * random.normal(size=(motions.pairs, 12, 1, 2)).repeat(16, 2).reshape(motions.shift.shape)
+    found = estimate_readout(replace(motions, shift=motions.shift + jitter + bands))
+    assert not (found.determined and not found.is_global)
+
+
+def test_a_short_clip_says_so(shaken: Shaken) -> None:
+    found = estimate_readout(shaken(0.6, pairs=5))
+    assert not found.determined
+    assert "too short" in found.reason
+
+
+def test_a_known_scan_and_neighbourhood_are_kept(shaken: Shaken) -> None:
+    found = estimate_readout(shaken(0.6, seed=7), scan="top-down", around=0.5)
+    assert found.determined
+    assert found.gamma == pytest.approx(0.6, abs=0.015)
+    assert np.all(found.curve_gammas > -0.2)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qrsc.calibrate.spline import bspline_values, solve_block_tridiagonal
+
+
+def test_values_add_up_to_one_and_follow_a_straight_line() -> None:
+    times = np.linspace(-2.0, 3.0, 41)
+    first, values = bspline_values(times)
+    assert values.sum(-1) == pytest.approx(np.ones(41))
+    centres = first[:, None] + np.arange(4)
+    assert (values * centres).sum(-1) == pytest.approx(times)
+
+
+def test_blocks_are_solved_as_the_whole_system() -> None:
+    random = np.random.default_rng(1)
+    blocks, size = 5, 3
+    factor = random.normal(size=(blocks * size, blocks * size))
+    # A band keeps a product of triangular factors within neighbouring blocks.
+    factor = np.tril(factor) * (np.arange(15)[:, None] - np.arange(15) <= size)
+    whole = factor @ factor.T + 15.0 * np.eye(15)
+    block = [slice(index * size, (index + 1) * size) for index in range(blocks)]
+    for row in range(blocks):
+        for column in range(blocks):
+            if abs(row - column) > 1:
+                whole[block[row], block[column]] = 0.0
+    right = random.normal(size=15)
+    solved = solve_block_tridiagonal(
+        np.stack([whole[b, b] for b in block]),
+        np.stack([whole[block[index + 1], block[index]] for index in range(blocks - 1)]),
+        right.reshape(blocks, size),
+    )
+    assert solved.ravel() == pytest.approx(np.linalg.solve(whole, right))
