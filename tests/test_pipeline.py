@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowPair
 from qrsc.fusion import FUSIONS, AlignedFrames, mean_fusion
-from qrsc.motion import ORDERS
+from qrsc.motion import ORDERS, fit_trajectory
 from qrsc.pipeline import WINDOWS, Corrected, Corrector, MotionName, correct
 from qrsc.pipeline import corrector as corrector_module
 from qrsc.timing import SCANS, Readout, Scan
@@ -463,11 +463,10 @@ class Numbered(Told):
 
 def test_an_estimator_s_own_confidence_reaches_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    solve = corrector_module.fit_trajectory
 
     def watched(flows: Any, readout: Readout, **options: Any) -> Any:
         seen.append(options["confidences"])
-        return solve(flows, readout, **options)
+        return fit_trajectory(flows, readout, **options)
 
     monkeypatch.setattr(corrector_module, "fit_trajectory", watched)
     clip = torch.rand(4, 3, 24, 32, generator=torch.Generator().manual_seed(0))

@@ -72,6 +72,7 @@ def test_any_size_goes_through(network: FlowNetwork, size: tuple[int, int]) -> N
         assert flow.shape == (1, 2, *size)
         assert bool(flow.isfinite().all())
     for sure in (found.forward_confidence, found.backward_confidence):
+        assert sure is not None
         assert sure.shape == (1, 1, *size)
         assert 0.0 <= float(sure.min()) <= float(sure.max()) <= 1.0
 
