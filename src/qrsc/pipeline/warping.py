@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.pipeline.fields import resized_field, resized_picture
 from qrsc.pipeline.moments import Moment
 from qrsc.warp import Interpolation, Warped, WarpMethod, apply_correction, backward_warp, invert_field
+
+PATCH = 5  # pixels
 
 
 def warped_frame(
@@ -36,10 +39,21 @@ def warped_frame(
     if not bool(known.all()):
         carried = backward_warp(known.to(frame.dtype), distortion, interpolation).image
         valid = valid & (carried > 0.5)
+    valid = _without_specks(valid)
     image, inside = backward_warp(frame, resized_field(distortion, size), interpolation)
     if valid.shape[-2:] != size:
         valid = resized_picture(valid.to(frame.dtype), size) > 0.5
     return Warped(image.clamp(*moment.limits), valid & inside)
+
+
+def _without_specks(valid: Tensor) -> Tensor:
+    """Validity `[1, 1, h, w]` as most of the pixels around each one have it.
+
+    Where two motions meet, single pixels fold over or do not converge, and a neighbouring frame put in their place one
+    by one shows as a dotted seam. Only where a whole patch is not valid is there something to fill.
+    """
+    around = F.avg_pool2d(valid.float(), PATCH, 1, PATCH // 2, count_include_pad=False)
+    return around > 0.5
 
 
 def _splatted(moment: Moment, known: Tensor, correction: Tensor, interpolation: Interpolation) -> Warped:
