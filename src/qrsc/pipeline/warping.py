@@ -34,12 +34,12 @@ def warped_frame(
         return _splatted(moment, known, resized_field(correction, size), interpolation)
     if method == "invert":
         distortion, valid = invert_field(correction)
+        valid = _without_specks(valid)
     else:
         distortion, valid = -correction, torch.ones_like(known)
     if not bool(known.all()):
         carried = backward_warp(known.to(frame.dtype), distortion, interpolation).image
         valid = valid & (carried > 0.5)
-    valid = _without_specks(valid)
     image, inside = backward_warp(frame, resized_field(distortion, size), interpolation)
     if valid.shape[-2:] != size:
         valid = resized_picture(valid.to(frame.dtype), size) > 0.5
