@@ -25,8 +25,9 @@ from qrsc.learn.fusion_train import WEIGHTS as FUSION_WEIGHTS
 from qrsc.learn.fusion_train import FusionOptions, Kind, train_fusion
 from qrsc.learn.pairs import FlowPairs, join_pairs
 from qrsc.learn.rendering import WorldPairs, training_textures
+from qrsc.learn.runs import own_device, own_rank
 from qrsc.learn.scores import score_flow, score_table
-from qrsc.learn.train_flow import WEIGHTS, FlowOptions, own_device, own_rank, train_flow
+from qrsc.learn.train_flow import WEIGHTS, FlowOptions, train_flow
 from qrsc.weights import load_weights, read_weights
 
 HELD_OUT_SEED = 12345  # of the pairs that the figures at the end are measured on; training seeds are drawn otherwise

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,12 +15,8 @@ from torch import Tensor
 from qrsc.fusion.neural import FusionNetwork, arrange, build_network
 from qrsc.learn.fusion_losses import DEFAULT, PUBLISHED, TermName, load_term
 from qrsc.learn.fusion_samples import FusionSamples, SamplePool
-from qrsc.learn.state import LIST, load_state, save_state
-from qrsc.learn.train_flow import SAVE_EVERY, own_device, own_rank
+from qrsc.learn.runs import data_seed, first_state, fit, own_device
 from qrsc.weights import load_strictly
-
-if TYPE_CHECKING:
-    from qrsc.learn.fusion_training import FusionTraining
 
 WEIGHTS = "fusion.safetensors"
 
@@ -112,22 +108,17 @@ def train_fusion(
     Returns:
         The network with the averaged weights.
     """
-    import pytorch_lightning as lightning
-
-    from qrsc.learn.flow_training import Schedule, Steps
+    from qrsc.learn.flow_training import Schedule
     from qrsc.learn.fusion_training import FusionTraining, StepSchedule
 
-    if not resume and (folder / LIST).exists():
-        raise FileExistsError(f"{folder} holds a training state; resume it, or name another folder.")
+    state = first_state(folder, resume)
     torch.manual_seed(options.seed)
     network = build_network(options.kind, dict(options.network))
     if start is not None:
         load_strictly(network, start, "the weights to start from")
     device = own_device()
     arrange(network.to(device))
-    state = load_state(folder) if resume else None
-    # A resumed run must not see the first run's samples again, nor one process those of another.
-    seed = options.seed + (state.step if state is not None else 0) + 1_000_003 * own_rank(options.devices)
+    seed = data_seed(options.seed, state, options.devices)
     with SamplePool(render, capacity=options.pool, device=device, uses=options.uses, seed=seed) as pool:
         pool.crop = options.crop
         module = FusionTraining(
@@ -148,53 +139,17 @@ def train_fusion(
             module.restore(state)
         if hasattr(render, "progress"):
             render.progress = lambda: module.schedule.progress(module.minutes, module.steps_done)
-        trainer = lightning.Trainer(
-            accelerator=device.type,
+        fit(
+            module,
+            folder / WEIGHTS,
+            {"kind": options.kind, "options": json.dumps(asdict(network.options))},
             devices=options.devices,
-            num_nodes=options.nodes,
+            nodes=options.nodes,
             # Not every batch reaches every weight: one frame alone has no use for the masks.
-            strategy="ddp_find_unused_parameters_true" if options.devices * options.nodes > 1 else "auto",
-            precision="bf16-mixed" if device.type == "cuda" else "32-true",
-            max_epochs=1,
-            gradient_clip_val=1.0,
+            several="ddp_find_unused_parameters_true",
             logger=logger,
-            log_every_n_steps=1,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=progress_bar,
-            callbacks=[_save_now_and_then(folder, options)],
+            progress_bar=progress_bar,
         )
-        trainer.fit(module, train_dataloaders=Steps())
-        if trainer.is_global_zero:
-            _save(folder, module, options)
     result = build_network(options.kind, dict(options.network)).to(device)
     load_strictly(result, module.state().average, "the running average")
     return result
-
-
-def _save_now_and_then(folder: Path, options: FusionOptions) -> Any:
-    import pytorch_lightning as lightning
-
-    class Saving(lightning.Callback):
-        """Saves every few minutes, so that a run that is cut off loses little."""
-
-        saved = 0.0
-
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            if pl_module.minutes - max(self.saved, pl_module.minutes_before) > SAVE_EVERY:
-                self.saved = pl_module.minutes
-                if trainer.is_global_zero:
-                    _save(folder, pl_module, options)
-
-    return Saving()
-
-
-def _save(folder: Path, module: FusionTraining, options: FusionOptions) -> None:
-    from safetensors.torch import save_file
-
-    state = module.state()
-    save_state(folder, state)
-    network: Any = module.network
-    half = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in state.average.items()}
-    described = {"kind": options.kind, "options": json.dumps(asdict(network.options))}
-    save_file(half, folder / WEIGHTS, metadata=described)

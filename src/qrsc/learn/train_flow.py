@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from qrsc.flow.network import FlowNetwork, NetworkSize
-from qrsc.learn.state import LIST, load_state, save_state
+from qrsc.learn.runs import data_seed, first_state, fit, own_device
 from qrsc.learn.stream import PairPool, Renderer
 from qrsc.weights import load_strictly
 
-if TYPE_CHECKING:
-    from qrsc.learn.flow_training import FlowTraining
-
 WEIGHTS = "flow.safetensors"
-SAVE_EVERY = 3.0  # minutes
 
 
 @dataclass(frozen=True)
@@ -85,21 +80,16 @@ def train_flow(
     Returns:
         The network with the averaged weights.
     """
-    import pytorch_lightning as lightning
+    from qrsc.learn.flow_training import FlowTraining, Schedule
 
-    from qrsc.learn.flow_training import FlowTraining, Schedule, Steps
-
-    if not resume and (folder / LIST).exists():
-        raise FileExistsError(f"{folder} holds a training state; resume it, or name another folder.")
+    state = first_state(folder, resume)
     torch.manual_seed(options.seed)
     network = FlowNetwork(options.size)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     if start is not None:
         load_strictly(network, start, "the weights to start from")
     device = own_device()
-    state = load_state(folder) if resume else None
-    # A resumed run must not see the first run's pairs again, nor one process those of another.
-    seed = options.seed + (state.step if state is not None else 0) + 1_000_003 * own_rank(options.devices)
+    seed = data_seed(options.seed, state, options.devices)
     with PairPool(render, capacity=options.pool, device=device, uses=options.uses, seed=seed) as pool:
         module = FlowTraining(
             network,
@@ -114,63 +104,16 @@ def train_flow(
             module.restore(state)
         if hasattr(render, "progress"):
             render.progress = lambda: module.schedule.progress(module.minutes, module.steps_done)
-        trainer = lightning.Trainer(
-            accelerator=device.type,
+        fit(
+            module,
+            folder / WEIGHTS,
+            {"size": json.dumps(asdict(options.size))},
             devices=options.devices,
-            num_nodes=options.nodes,
-            strategy="ddp" if options.devices * options.nodes > 1 else "auto",
-            precision="bf16-mixed" if device.type == "cuda" else "32-true",
-            max_epochs=1,
-            gradient_clip_val=1.0,
+            nodes=options.nodes,
             logger=logger,
-            log_every_n_steps=1,
-            enable_checkpointing=False,
-            enable_model_summary=False,
-            enable_progress_bar=progress_bar,
-            callbacks=[_save_now_and_then(folder)],
+            progress_bar=progress_bar,
         )
-        trainer.fit(module, train_dataloaders=Steps())
-        if trainer.is_global_zero:
-            _save(folder, module)
     # Not the network that was trained: its parts may be compiled for the sizes of training, and slow at any other.
     result = FlowNetwork(options.size).to(device)
     load_strictly(result, module.state().average, "the running average")
     return result
-
-
-def own_rank(devices: int) -> int:
-    """Which of all the processes of a training this is, from what its launcher says; 0 if there is one."""
-    return int(os.environ.get("NODE_RANK", 0)) * devices + int(os.environ.get("LOCAL_RANK", 0))
-
-
-def own_device() -> torch.device:
-    """Where this process trains: the GPU with its number among those of the machine, or the processor."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-
-
-def _save_now_and_then(folder: Path) -> Any:
-    import pytorch_lightning as lightning
-
-    class Saving(lightning.Callback):
-        """Saves every few minutes, so that a run that is cut off loses little."""
-
-        saved = 0.0
-
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            if pl_module.minutes - max(self.saved, pl_module.minutes_before) > SAVE_EVERY:
-                self.saved = pl_module.minutes
-                if trainer.is_global_zero:
-                    _save(folder, pl_module)
-
-    return Saving()
-
-
-def _save(folder: Path, module: FlowTraining) -> None:
-    from safetensors.torch import save_file
-
-    state = module.state()
-    save_state(folder, state)
-    half = {name: value.detach().to("cpu", torch.float16).contiguous() for name, value in state.average.items()}
-    save_file(half, folder / WEIGHTS, metadata={"size": json.dumps(asdict(module.network.size))})
