@@ -100,7 +100,7 @@ def _keep(
 
 def _gradients(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
     saved: tuple[Tensor, ...] = ctx.saved_tensors  # type: ignore[attr-defined]  # torch's stubs
-    dilation: int = ctx.dilation  # type: ignore[attr-defined]
+    dilation: int = ctx.dilation  # type: ignore[attr-defined]  # set in `_keep`
     wanted: tuple[bool, ...] = ctx.needs_input_grad  # type: ignore[attr-defined]  # torch's stubs
     found = _backward(gradient, *saved, dilation, wanted[0])
     return (*(each if asked else None for each, asked in zip(found, wanted[:4], strict=True)), None)

@@ -19,7 +19,7 @@ from torch import Tensor
 BLOCK = 128  # pixels a program
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     frames,  # [N, C, H, W]
     weights,  # [N, K * K, H, W]
@@ -72,7 +72,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     tl.store(target, total.to(result.dtype.element_ty), mask=(channel[:, None] < C) & inside[None, :])
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     gradient,  # [N, C, H, W]
     frames,

@@ -1,5 +1,6 @@
 """`qrsc.simulate.gather.weighted_rows` as one Triton kernel; one lookup is one thread's work."""
 
+# Triton has no types, and its arguments are pointers.
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator"
 
 from __future__ import annotations

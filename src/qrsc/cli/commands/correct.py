@@ -7,15 +7,32 @@ from typing import Annotated
 
 import typer
 
+from qrsc.cli.commands.given import (
+    CameraGiven,
+    CodecGiven,
+    CrfGiven,
+    DeviceGiven,
+    EndGiven,
+    FlowGiven,
+    FpsGiven,
+    GammaGiven,
+    MotionGiven,
+    OutputGiven,
+    PercentGiven,
+    PixFmtGiven,
+    PresetGiven,
+    ProgressGiven,
+    ReadoutGiven,
+    ScaleGiven,
+    ScanGiven,
+    SourceGiven,
+    StartGiven,
+)
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import (
     BorderOption,
-    DeviceOption,
     FusionOption,
     InstantOption,
-    MotionOption,
-    ProgressOption,
-    ScanOption,
     UnsureOption,
     WarpOption,
 )
@@ -37,28 +54,14 @@ A star marks what is taken if nothing is said.
 
 @readable_errors
 def correct(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Video, or folder of images.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUTPUT", help="Video or folder to write.")],
-    gamma: Annotated[
-        float | None, typer.Option(metavar="RATIO", show_default=False, help="Readout time / frame interval, 0 to 1.")
-    ] = None,
-    readout: Annotated[
-        float | None, typer.Option(metavar="MS", show_default=False, help="Readout time in milliseconds.")
-    ] = None,
-    percent: Annotated[
-        float | None,
-        typer.Option(metavar="PERCENT", show_default=False, help="Readout time in % of the frame interval."),
-    ] = None,
-    camera: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="A camera whose readout is known.")
-    ] = None,
-    fps: Annotated[
-        float | None, typer.Option(metavar="RATE", show_default=False, help="Frames per second, for a folder.")
-    ] = None,
-    scan: Annotated[
-        ScanOption | None,
-        typer.Option(metavar="WAY", show_default=False, help="top-down, bottom-up, left-right, right-left."),
-    ] = None,
+    source: SourceGiven,
+    output: OutputGiven,
+    gamma: GammaGiven = None,
+    readout: ReadoutGiven = None,
+    percent: PercentGiven = None,
+    camera: CameraGiven = None,
+    fps: FpsGiven = None,
+    scan: ScanGiven = None,
     at: Annotated[
         InstantOption | None,
         typer.Option(metavar="ROW", show_default=False, help="Show the first, middle* or last row's instant."),
@@ -77,12 +80,8 @@ def correct(
     margin: Annotated[
         float, typer.Option(metavar="PART", show_default=False, help="What crop cuts off each side: 0.04* of it.")
     ] = 0.04,
-    start: Annotated[
-        float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Begin there, in seconds.")
-    ] = None,
-    end: Annotated[
-        float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="End there, in seconds.")
-    ] = None,
+    start: StartGiven = None,
+    end: EndGiven = None,
     fast: Annotated[
         bool, typer.Option("--fast", show_default=False, help="Quickest: flow by a search, each frame from itself.")
     ] = False,
@@ -90,16 +89,11 @@ def correct(
         bool,
         typer.Option("--best", show_default=False, help="Slowest: a search behind the network, fields at full size."),
     ] = False,
-    motion: Annotated[
-        MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic* or cubic.")
-    ] = "quadratic",
+    motion: MotionGiven = "quadratic",
     fusion: Annotated[
         FusionOption | None, typer.Option(metavar="NAME", show_default=False, help="none, mean*, rsa2-lite or rsa2.")
     ] = None,
-    flow: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", show_default=False, help="dis, raft-rs, raft-rs+dis, ...; by device*."),
-    ] = None,
+    flow: FlowGiven = None,
     warp: Annotated[
         WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")
     ] = "invert",
@@ -111,34 +105,19 @@ def correct(
         int,
         typer.Option(metavar="N", min=3, max=5, show_default=False, help="Frames looked at for each one: 3, 4 or 5*."),
     ] = 5,
-    scale: Annotated[
-        float | None, typer.Option(metavar="PART", show_default=False, help="Size at which flow is found, 0 to 1.")
-    ] = None,
-    device: Annotated[
-        DeviceOption, typer.Option(metavar="NAME", show_default=False, help="auto*, cpu, cuda or mps.")
-    ] = "auto",
-    codec: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="h264, hevc, vp9, av1, prores, ffv1, ...")
-    ] = None,
-    crf: Annotated[
-        float | None, typer.Option(metavar="Q", show_default=False, help="Quality: smaller is better, 0 without loss.")
-    ] = None,
-    pix_fmt: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Pixel format; that of the input*.")
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="The encoder's preset, such as slow.")
-    ] = None,
+    scale: ScaleGiven = None,
+    device: DeviceGiven = "auto",
+    codec: CodecGiven = None,
+    crf: CrfGiven = None,
+    pix_fmt: PixFmtGiven = None,
+    preset: PresetGiven = None,
     compare: Annotated[
         Path | None, typer.Option(metavar="FILE", show_default=False, help="Also write before and after side by side.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", show_default=False, help="Replace what has the output's name.")
     ] = False,
-    progress: Annotated[
-        ProgressOption,
-        typer.Option(metavar="HOW", show_default=False, help="auto*, bar, json (lines on stdout) or none."),
-    ] = "auto",
+    progress: ProgressGiven = "auto",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
     ] = False,

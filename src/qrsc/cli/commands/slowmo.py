@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from qrsc.cli.commands.given import (
+    CameraGiven,
+    CodecGiven,
+    CrfGiven,
+    DeviceGiven,
+    EndGiven,
+    FlowGiven,
+    FpsGiven,
+    GammaGiven,
+    MotionGiven,
+    OutputGiven,
+    PercentGiven,
+    PixFmtGiven,
+    PresetGiven,
+    ProgressGiven,
+    ReadoutGiven,
+    ScaleGiven,
+    ScanGiven,
+    SourceGiven,
+    StartGiven,
+)
 from qrsc.cli.errors import readable_errors
-from qrsc.cli.options import DeviceOption, KeepOption, MotionOption, ProgressOption, ScanOption
+from qrsc.cli.options import KeepOption
 
 EXAMPLES = """Make slow motion of a video, without its jello.
 
@@ -24,71 +44,32 @@ Every instant is blended from the two frames around it, each corrected to it. Gi
 
 @readable_errors
 def slowmo(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Video, or folder of images.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUTPUT", help="Video or folder to write.")],
+    source: SourceGiven,
+    output: OutputGiven,
     factor: Annotated[
         int, typer.Option(metavar="N", min=1, max=64, help="Instants for every frame, 1 to 64.", show_default=False)
     ],
     keep: Annotated[
         KeepOption, typer.Option(metavar="WHAT", show_default=False, help="rate* (N times longer) or duration.")
     ] = "rate",
-    gamma: Annotated[
-        float | None,
-        typer.Option(metavar="RATIO", show_default=False, help="Readout time / frame interval, 0 to 1."),
-    ] = None,
-    readout: Annotated[
-        float | None, typer.Option(metavar="MS", show_default=False, help="Readout time in milliseconds.")
-    ] = None,
-    percent: Annotated[
-        float | None,
-        typer.Option(metavar="PERCENT", show_default=False, help="Readout time in % of the frame interval."),
-    ] = None,
-    camera: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="A camera whose readout is known.")
-    ] = None,
-    fps: Annotated[
-        float | None, typer.Option(metavar="RATE", show_default=False, help="Frames per second, for a folder.")
-    ] = None,
-    scan: Annotated[
-        ScanOption | None,
-        typer.Option(metavar="WAY", show_default=False, help="top-down, bottom-up, left-right, right-left."),
-    ] = None,
-    start: Annotated[
-        float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Begin there, in seconds.")
-    ] = None,
-    end: Annotated[
-        float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="End there, in seconds.")
-    ] = None,
-    motion: Annotated[
-        MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic* or cubic.")
-    ] = "quadratic",
-    flow: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", show_default=False, help="dis, raft-rs, raft-rs+dis, ...; by device*."),
-    ] = None,
-    scale: Annotated[
-        float | None, typer.Option(metavar="PART", show_default=False, help="Size at which flow is found, 0 to 1.")
-    ] = None,
-    device: Annotated[
-        DeviceOption, typer.Option(metavar="NAME", show_default=False, help="auto*, cpu, cuda or mps.")
-    ] = "auto",
-    codec: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="h264, hevc, vp9, av1, prores, ffv1, ...")
-    ] = None,
-    crf: Annotated[
-        float | None, typer.Option(metavar="Q", show_default=False, help="Quality: smaller is better, 0 without loss.")
-    ] = None,
-    pix_fmt: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Pixel format; that of the input*.")
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="The encoder's preset, such as slow.")
-    ] = None,
+    gamma: GammaGiven = None,
+    readout: ReadoutGiven = None,
+    percent: PercentGiven = None,
+    camera: CameraGiven = None,
+    fps: FpsGiven = None,
+    scan: ScanGiven = None,
+    start: StartGiven = None,
+    end: EndGiven = None,
+    motion: MotionGiven = "quadratic",
+    flow: FlowGiven = None,
+    scale: ScaleGiven = None,
+    device: DeviceGiven = "auto",
+    codec: CodecGiven = None,
+    crf: CrfGiven = None,
+    pix_fmt: PixFmtGiven = None,
+    preset: PresetGiven = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what has the output's name.")] = False,
-    progress: Annotated[
-        ProgressOption,
-        typer.Option(metavar="HOW", show_default=False, help="auto*, bar, json (lines on stdout) or none."),
-    ] = "auto",
+    progress: ProgressGiven = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
 ) -> None:
     from qrsc.cli.choose import ReadoutOptions, choose_device, choose_preset, choose_readout, choose_scale

@@ -10,42 +10,54 @@ import typer
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import FusionNetworkOption
 
+# What both trainings take.
+OutputGiven = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the weights and the training state.")]
+MinutesGiven = Annotated[float | None, typer.Option(help="Stop this run after so many; --resume goes on from there.")]
+TotalMinutesGiven = Annotated[
+    float | None,
+    typer.Option(help="Of the whole training, over which the learning rate falls; --minutes if not given."),
+]
+TexturesGiven = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Photographs to cover surfaces with, besides painted ones.")
+]
+ResumeGiven = Annotated[bool, typer.Option("--resume", help="Go on from the state in OUT.")]
+ScenesGiven = Annotated[int, typer.Option(min=1, help="Worlds rendered at a time.")]
+CompiledGiven = Annotated[
+    bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile; on a GPU if not given.")
+]
+DevicesGiven = Annotated[int, typer.Option(min=1, help="GPUs of this machine.")]
+NodesGiven = Annotated[int, typer.Option(min=1, help="Machines; start the command on each, as Lightning describes.")]
+TensorboardGiven = Annotated[bool, typer.Option("--tensorboard", help="Also log to OUT for TensorBoard.")]
+SeedGiven = Annotated[int, typer.Option(min=0, help="Of the first weights and the data.")]
+QuietGiven = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")]
+
 train = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train the networks.")
 
 
 @train.command()
 @readable_errors
 def flow(
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the weights and the training state.")],
-    minutes: Annotated[
-        float | None, typer.Option(help="Stop this run after so many; --resume goes on from there.")
-    ] = None,
-    total_minutes: Annotated[
-        float | None,
-        typer.Option(help="Of the whole training, over which the learning rate falls; --minutes if not given."),
-    ] = None,
+    output: OutputGiven,
+    minutes: MinutesGiven = None,
+    total_minutes: TotalMinutesGiven = None,
     steps: Annotated[int, typer.Option(min=1, help="Of the whole training.")] = 100_000,
     batch: Annotated[int, typer.Option(min=1, help="Pairs a step and device.")] = 12,
     size: Annotated[str, typer.Option(metavar="WxH", help="Size of the rendered frames, multiples of 16.")] = "512x384",
-    textures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Photographs to cover surfaces with, besides painted ones.")
-    ] = None,
+    textures: TexturesGiven = None,
     start: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="Begin from these weights in place of random ones.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in OUT.")] = False,
+    resume: ResumeGiven = False,
     peak: Annotated[float, typer.Option(help="Highest learning rate.")] = 4e-4,
-    scenes: Annotated[int, typer.Option(min=1, help="Worlds rendered at a time.")] = 16,
+    scenes: ScenesGiven = 16,
     pool: Annotated[int, typer.Option(min=1, help="Rendered pairs kept on the device.")] = 2048,
     uses: Annotated[float, typer.Option(help="How often a pair is drawn on average.")] = 2.0,
-    compiled: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile; on a GPU if not given.")
-    ] = None,
-    devices: Annotated[int, typer.Option(min=1, help="GPUs of this machine.")] = 1,
-    nodes: Annotated[int, typer.Option(min=1, help="Machines; start the command on each, as Lightning describes.")] = 1,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to OUT for TensorBoard.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and the data.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")] = False,
+    compiled: CompiledGiven = None,
+    devices: DevicesGiven = 1,
+    nodes: NodesGiven = 1,
+    tensorboard: TensorboardGiven = False,
+    seed: SeedGiven = 0,
+    quiet: QuietGiven = False,
 ) -> None:
     """Train the flow network on scenes rendered as it goes."""
     from qrsc.cli.train import FlowRun, train_flow_network
@@ -78,18 +90,13 @@ def flow(
 @train.command()
 @readable_errors
 def fusion(
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the weights and the training state.")],
+    output: OutputGiven,
     network: Annotated[FusionNetworkOption, typer.Option(help="The paper's, or its light sibling.")] = "rsa2",
     paper: Annotated[
         bool, typer.Option("--paper", help="The paper's network, losses, batch and learning rates in place of ours.")
     ] = False,
-    minutes: Annotated[
-        float | None, typer.Option(help="Stop this run after so many; --resume goes on from there.")
-    ] = None,
-    total_minutes: Annotated[
-        float | None,
-        typer.Option(help="Of the whole training, over which the learning rate falls; --minutes if not given."),
-    ] = None,
+    minutes: MinutesGiven = None,
+    total_minutes: TotalMinutesGiven = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Of the whole training.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Samples a step and device.")] = None,
     size: Annotated[str, typer.Option(metavar="WxH", help="Size of the rendered frames.")] = "384x320",
@@ -100,25 +107,21 @@ def fusion(
     flow: Annotated[
         str, typer.Option(metavar="NAME", help="Flow as in `qrsc correct`, or `true` for true flows made worse.")
     ] = "raft-rs",
-    textures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Photographs to cover surfaces with, besides painted ones.")
-    ] = None,
+    textures: TexturesGiven = None,
     start: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="Begin from these weights in place of first ones.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the state in OUT.")] = False,
+    resume: ResumeGiven = False,
     peak: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    scenes: Annotated[int, typer.Option(min=1, help="Worlds rendered at a time.")] = 16,
+    scenes: ScenesGiven = 16,
     pool: Annotated[int, typer.Option(min=1, help="Rendered samples kept on the device.")] = 1536,
     uses: Annotated[float, typer.Option(help="How often a sample is drawn on average.")] = 4.0,
-    compiled: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="Use torch.compile; on a GPU if not given.")
-    ] = None,
-    devices: Annotated[int, typer.Option(min=1, help="GPUs of this machine.")] = 1,
-    nodes: Annotated[int, typer.Option(min=1, help="Machines; start the command on each, as Lightning describes.")] = 1,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to OUT for TensorBoard.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first weights and the data.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")] = False,
+    compiled: CompiledGiven = None,
+    devices: DevicesGiven = 1,
+    nodes: NodesGiven = 1,
+    tensorboard: TensorboardGiven = False,
+    seed: SeedGiven = 0,
+    quiet: QuietGiven = False,
 ) -> None:
     """Train a fusion network on scenes rendered, and corrected with the flow network, as it goes."""
     from qrsc.cli.train import FusionRun, train_fusion_network
