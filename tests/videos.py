@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from qrsc.media.planes import Colours, frame_of, layout_of
+from qrsc.media.planes import Colours, frame_of, layout_of, reformatted
 from qrsc.timing import Readout
 from qrsc.warp import sample
 
@@ -94,7 +94,7 @@ def make_video(path: Path, recipe: Recipe) -> Path:
         if recipe.chapters:
             container.set_chapters(recipe.chapters)  # type: ignore[arg-type]
         for frame, stamp in zip(recipe.frames, stamps, strict=True):
-            picture: Any = frame_of(frame, layout, colours).reformat(format=recipe.pixel_format)
+            picture: Any = reformatted(frame_of(frame, layout, colours), format=recipe.pixel_format)
             picture.pts, picture.time_base = stamp, TIME_BASE
             container.mux(video.encode(picture))
         container.mux(video.encode(None))

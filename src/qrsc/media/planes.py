@@ -148,7 +148,15 @@ class Colours:
 def planar(frame: av.VideoFrame) -> av.VideoFrame:
     """The same picture in a planar format; the frame itself if it is."""
     layout = layout_of(frame.format.name)
-    return frame if frame.format.name == layout.name else frame.reformat(format=layout.name)
+    return frame if frame.format.name == layout.name else reformatted(frame, format=layout.name)
+
+
+def reformatted(frame: av.VideoFrame, **to: Any) -> av.VideoFrame:
+    """`frame.reformat` by one thread.
+
+    With several, FFmpeg 8 now and then leaves grey in the chroma of p010 video: the first samples of a thread's share.
+    """
+    return frame.reformat(**to, threads=1)
 
 
 def rgb_of(frame: av.VideoFrame, colours: Colours) -> Tensor:

@@ -23,6 +23,7 @@ from torch.nn.functional import pad
 from qrsc.media.atomic import atomic_file
 from qrsc.media.clip import pyav
 from qrsc.media.errors import MediaError
+from qrsc.media.planes import reformatted
 
 # The number of BT.709 among the matrices, primaries and transfer curves of the H.264 standard; 1 is also "limited
 # range" in FFmpeg's own list.
@@ -73,7 +74,7 @@ def read_video(path: Path) -> Iterator[Tensor]:
             for decoded in container.decode(container.streams.video[0]):
                 # The target's colour space means nothing for RGB, but without one PyAV before 17 takes the source for
                 # BT.601 whatever its tag says (red off by 0.09).
-                rgb = decoded.reformat(format="rgb24", src_colorspace=decoded.colorspace, dst_colorspace="ITU601")
+                rgb = reformatted(decoded, format="rgb24", src_colorspace=decoded.colorspace, dst_colorspace="ITU601")
                 yield torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1).float() / 255  # from [H, W, 3]
     except av.FFmpegError as error:
         raise MediaError(f"{path} cannot be decoded as a video: {error.strerror}.") from error
@@ -97,7 +98,7 @@ def _encode(path: Path, frames: Iterable[Tensor], rate: Fraction, quality: int) 
                     f"the first is {size[1]}x{size[0]}."
                 )
             rgb = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-            picture = rgb.reformat(format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG")
+            picture = reformatted(rgb, format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG")
             picture.pts = count
             container.mux(stream.encode(picture))
             count += 1

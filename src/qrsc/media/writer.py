@@ -24,7 +24,7 @@ from qrsc.media.clip import ClipInfo, pyav, video_stream
 from qrsc.media.codecs import Encoding
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY
-from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, rgb_of
+from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, reformatted, rgb_of
 from qrsc.media.tracks import set_rotation_in_file
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class VideoWriter:
 
     def _encode(self, frame: av.VideoFrame) -> None:
         if frame.format.name != self._encoding.pixel_format:
-            frame = _placed(frame.reformat(format=self._encoding.pixel_format), frame)
+            frame = _placed(reformatted(frame, format=self._encoding.pixel_format), frame)
         self._mux(self._stream.encode(frame))
 
     def _mux(self, packets: Any) -> None:
