@@ -41,8 +41,8 @@ PARTS = {
     "loading flows": "settled",
     "trajectories": "fit_trajectory",
     "inverting fields": "fixed_point_inverse",
-    "warping": "backward_warp",
-    "SSIM": "ssim",
+    "warping": "read_anywhere",
+    "SSIM": "structural_similarity",
     "PSNR": "psnr",
     "rounding to 8 bits": "to_levels",
 }

@@ -13,9 +13,10 @@ import torch
 from qrsc.evaluate import perceptual
 from qrsc.evaluate.charts import bar_chart, line_chart
 from qrsc.evaluate.fields import distance_from_line, endpoint_error, line_bend, unseen_parts
-from qrsc.evaluate.metrics import Reference, _blur, _blur_by_shifts, _ssim_at_once, _ssim_in_strips, to_levels
+from qrsc.evaluate.metrics import Reference, to_levels
 from qrsc.evaluate.perceptual import load_lpips
 from qrsc.evaluate.scores import METRICS, load_measures
+from qrsc.evaluate.similarity import _at_once, _blur_by_shifts, _blur_plane, _in_strips
 from qrsc.evaluate.temporal import warping_error
 
 
@@ -80,19 +81,20 @@ def test_warping_error_by_hand() -> None:
 def test_both_ways_to_ssim_agree() -> None:
     generator = torch.Generator().manual_seed(0)
     truth = torch.rand(3, 150, 40, generator=generator)
-    levels = to_levels(truth + 0.1 * torch.rand(3, 150, 40, generator=generator))
-    reference = Reference(truth)
-    expected = reference.ssim(levels)
-    assert reference._blurred is not None
-    parts = (levels, *reference._blurred)
-    torch.testing.assert_close(_ssim_at_once(*parts).mean(), expected, atol=1e-6, rtol=0)
-    torch.testing.assert_close(_ssim_in_strips(*parts).mean(), expected, atol=0, rtol=0)
+    several = to_levels(truth + 0.1 * torch.rand(2, 3, 150, 40, generator=generator))
+    expected = Reference(truth).ssim(several)
+    planes = to_levels(truth)
+    torch.testing.assert_close(_at_once(several, planes).mean(-1), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(_in_strips(several, planes).mean(-1), expected, atol=0, rtol=0)
+    torch.testing.assert_close(Reference(truth).ssim(several[1]), expected[1], atol=0, rtol=0)
 
 
 def test_blurring_by_shifts_is_blurring() -> None:
-    planes = 255.0**2 * torch.rand(2, 30, 40, generator=torch.Generator().manual_seed(0))
-    inner = (slice(None), slice(5, -5), slice(5, -5))
-    torch.testing.assert_close(_blur_by_shifts(planes)[inner], _blur(planes)[inner], atol=0.05, rtol=0)
+    planes = 255.0**2 * torch.rand(30, 40, generator=torch.Generator().manual_seed(0))
+    filtered = torch.empty_like(planes)
+    _blur_plane(planes.numpy(), filtered.numpy())
+    inner = (slice(5, -5), slice(5, -5))
+    torch.testing.assert_close(_blur_by_shifts(planes)[inner], filtered[inner], atol=0.05, rtol=0)
     assert _blur_by_shifts(torch.ones(1, 11, 11))[0, 5, 5].item() == pytest.approx(1.0, abs=1e-6)
 
 

@@ -16,7 +16,7 @@ from qrsc.evaluate.flows import shared_flow
 from qrsc.evaluate.methods import FrameFolder, load_method, parse_folder, windowed
 from qrsc.evaluate.metrics import psnr
 from qrsc.evaluate.pictures import write_charts, write_worst
-from qrsc.evaluate.results import FrameAndField
+from qrsc.evaluate.results import LateFrame
 from qrsc.evaluate.run import Plan, evaluate
 from qrsc.evaluate.scores import FrameScore, mean_rows
 from qrsc.evaluate.tables import format_rows, frame_rows
@@ -51,7 +51,7 @@ def test_single_frames_are_those_of_the_corrector(sim_set: Path, name: str, moti
     expected = list(Corrector(readout, tau=0.3, motion=motion, fusion="none").stream(frames))
     results = list(load_method(name, shared_flow("dis"))(frames, readout, 0.3))
     for result, corrected in zip(results, expected, strict=True):
-        assert isinstance(result, FrameAndField)
+        assert isinstance(result, LateFrame)
         torch.testing.assert_close(result.correction_field, corrected.correction_field)
         # Where the inversion is sure of itself; measured 3e-5. Elsewhere several sources compete.
         assert (result.frame - corrected.frame)[corrected.valid.expand(3, -1, -1)].abs().max() < 2e-4
@@ -107,7 +107,7 @@ def test_threads_share_the_cores_and_give_them_back(sim_set: Path, monkeypatch: 
             yield frame
 
     monkeypatch.setitem(methods_module.METHODS, "looking", lambda flow: looking)
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:

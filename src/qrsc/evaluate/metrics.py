@@ -7,25 +7,10 @@ Convention
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
-from typing import TypeVar
-
-import numpy as np
-import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-_WINDOW = 11
-_BORDER = _WINDOW // 2
-_SIGMA = 1.5
-_STRIP = 64  # rows
-# The constants of the original publication, (0.01 L)^2 and (0.03 L)^2 for a data range L of 255 steps.
-_LUMINANCE_CONSTANT = (0.01 * 255) ** 2
-_BOTH_CONSTANTS = _LUMINANCE_CONSTANT + (0.03 * 255) ** 2
-
-Planes = TypeVar("Planes", Tensor, npt.NDArray[np.float32])
+from qrsc.evaluate.similarity import WINDOW, structural_similarity
 
 
 class Reference:
@@ -41,7 +26,6 @@ class Reference:
         if truth.ndim < 3 or truth.shape[-3] != 3:
             raise ValueError(f"pictures [..., 3, H, W] were expected; got {list(truth.shape)}.")
         self._levels = to_levels(truth).contiguous()
-        self._blurred: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
 
     def psnr(self, levels: Tensor) -> Tensor:
         """`[...]`, dB."""
@@ -58,18 +42,14 @@ class Reference:
         return _decibels(_squared_error(levels, self._levels, mask), 3 * mask.sum((-3, -2, -1)))
 
     def ssim(self, levels: Tensor) -> Tensor:
-        """`[...]`."""
-        _require_pair(levels, self._levels)
+        """`[...]`; or `[P, ...]` of several pictures `[P, ..., 3, H, W]` at a time, which saves filtering the truth."""
+        several = levels if levels.ndim > self._levels.ndim else levels.unsqueeze(0)
+        _require_pair(several[0], self._levels)
         height, width = levels.shape[-2:]
-        if min(height, width) < _WINDOW:
-            raise ValueError(f"SSIM needs pictures of at least {_WINDOW}x{_WINDOW} pixels, got {width}x{height}.")
-        if self._blurred is None:
-            truth = self._levels.float().reshape(-1, height, width)
-            mean = _blur(truth)
-            # What each step needs of the truth, [N, H, W] each; see `_similarity`.
-            self._blurred = 2 * truth, truth.square(), 2 * mean, mean.square() + _LUMINANCE_CONSTANT
-        measure = _ssim_in_strips if levels.device.type == "cpu" else _ssim_at_once
-        similarity = measure(levels.reshape(-1, height, width), *self._blurred)  # [N]
+        if min(height, width) < WINDOW:
+            raise ValueError(f"SSIM needs pictures of at least {WINDOW}x{WINDOW} pixels, got {width}x{height}.")
+        planes = several.reshape(len(several), -1, height, width)
+        similarity = structural_similarity(planes, self._levels.reshape(-1, height, width))  # [P, N]
         return similarity.reshape(levels.shape[:-2]).mean(-1)
 
 
@@ -132,113 +112,6 @@ def to_levels(picture: Tensor) -> Tensor:
 def to_eight_bits(picture: Tensor) -> Tensor:
     """The values that an 8-bit file would hold, as float64 in [0, 1] (on MPS float32, its widest); any shape."""
     return to_levels(picture).to(_widest(picture)) / 255
-
-
-def _ssim_at_once(
-    levels: Tensor, twice_truth: Tensor, truth_squared: Tensor, twice_mean: Tensor, mean_squared: Tensor
-) -> Tensor:
-    """SSIM `[N]` of planes `[N, H, W]`, with what is known of the truth."""
-    picture = levels.float()
-    # Three filters a picture: of the two variances only the sum is asked for.
-    squares = _blur(picture.square() + truth_squared) + _BOTH_CONSTANTS
-    product = _blur(picture * twice_truth) + _BOTH_CONSTANTS
-    similarity = _similarity(_blur(picture), squares, product, twice_mean, mean_squared)
-    return similarity[:, _BORDER:-_BORDER, _BORDER:-_BORDER].mean((-2, -1), dtype=_widest(levels))
-
-
-def _ssim_in_strips(
-    levels: Tensor, twice_truth: Tensor, truth_squared: Tensor, twice_mean: Tensor, mean_squared: Tensor
-) -> Tensor:
-    """The same on a CPU, a strip of a plane at a time: what is computed on the way stays in the processor's cache.
-
-    In strips it takes half the time of one piece, with numpy half the time of strips with torch.
-    """
-    height, width = levels.shape[-2:]
-    sums = []
-    known = (twice_truth, truth_squared, twice_mean, mean_squared)
-    for planes in zip(*(part.numpy() for part in (levels, *known)), strict=True):
-        total = 0.0
-        for start in range(0, height - 2 * _BORDER, _STRIP):
-            rows = slice(start, start + _STRIP + 2 * _BORDER)
-            strip, twice_exact, exact_squared, *means = (plane[rows] for plane in planes)
-            picture = strip.astype(np.float32)
-            squared = picture * picture
-            squared += exact_squared
-            squares = _blur_planes(squared, _BOTH_CONSTANTS)
-            product = _blur_planes(picture * twice_exact, _BOTH_CONSTANTS)
-            parts = (part[_BORDER:-_BORDER] for part in (_blur_planes(picture), squares, product, *means))
-            similarity = _similarity(*parts)
-            total += float(similarity[:, _BORDER:-_BORDER].sum(dtype=np.float64))
-        sums.append(total)
-    return torch.tensor(sums, dtype=torch.float64) / ((height - 2 * _BORDER) * (width - 2 * _BORDER))
-
-
-def _similarity(
-    mean_picture: Planes, squares: Planes, product: Planes, twice_mean: Planes, mean_squared: Planes
-) -> Planes:
-    """The map of SSIM; `squares` and `product` are overwritten.
-
-    With x the picture, y the truth, m their blurred selves and C1, C2 the constants, it is
-
-        (2 mx my + C1) (2 (b(xy) - mx my) + C2) / ((mx^2 + my^2 + C1) (b(x^2 + y^2) - mx^2 - my^2 + C2)).
-
-    Args:
-        mean_picture: mx.
-        squares: b(x^2 + y^2) + C1 + C2.
-        product: 2 b(xy) + C1 + C2.
-        twice_mean: 2 my.
-        mean_squared: my^2 + C1.
-    """
-    luminance = mean_picture * twice_mean
-    luminance += _LUMINANCE_CONSTANT
-    lengths = mean_picture * mean_picture
-    lengths += mean_squared
-    product -= luminance
-    squares -= lengths
-    luminance *= product
-    lengths *= squares
-    luminance /= lengths
-    return luminance
-
-
-def _blur(planes: Tensor) -> Tensor:
-    """Planes `[N, H, W]` under the Gaussian window; the 5 pixels along each border are not to be used."""
-    if planes.device.type == "cpu":
-        # One tall picture: windows that reach from one plane into the next lie within the unused border.
-        tall = planes.reshape(-1, planes.shape[-1]).numpy()
-        return torch.from_numpy(_blur_planes(tall)).reshape(planes.shape)
-    return _blur_by_shifts(planes)
-
-
-def _blur_by_shifts(planes: Tensor) -> Tensor:
-    """The same on any device, as a sum of shifted planes.
-
-    Not by a convolution: on a GPU that may round its factors to 10 bits (TF32), and variances are the small differences
-    of large squares.
-    """
-    for dim in (-1, -2):
-        size = planes.shape[dim]
-        rim = (_BORDER, _BORDER, 0, 0) if dim == -1 else (0, 0, _BORDER, _BORDER)
-        wide = F.pad(planes, rim)
-        planes = torch.zeros_like(planes)
-        for place, weight in enumerate(_gaussian().tolist()):
-            planes.add_(wide.narrow(dim, place, size), alpha=weight)
-    return planes
-
-
-def _blur_planes(planes: npt.NDArray[np.float32], added: float = 0.0) -> npt.NDArray[np.float32]:
-    """A tall picture `[N * H, W]` under the window, with a constant added."""
-    import cv2
-
-    kernel = _gaussian().numpy()
-    return cv2.sepFilter2D(planes, cv2.CV_32F, kernel, kernel, delta=added).astype(np.float32, copy=False)
-
-
-@lru_cache(1)
-def _gaussian() -> Tensor:
-    """`[11]`, sums to 1."""
-    weights = [math.exp(-0.5 * ((place - _BORDER) / _SIGMA) ** 2) for place in range(_WINDOW)]
-    return torch.tensor(weights, dtype=torch.float64).div(sum(weights)).float()
 
 
 def _squared_error(levels: Tensor, truth: Tensor, mask: Tensor | None) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from torch import Tensor
@@ -16,7 +19,24 @@ class FrameAndField(NamedTuple):
     correction_field: Tensor
 
 
-Result = Tensor | Corrected | FrameAndField
+@dataclass(frozen=True)
+class LateFrame:
+    """The same, with a frame that is made when somebody asks for it: in the thread that measures it, for one.
+
+    Attributes:
+        correction_field: `[2, H, W]`.
+        make: gives the frame; called once.
+    """
+
+    correction_field: Tensor
+    make: Callable[[], Tensor]
+
+    @cached_property
+    def frame(self) -> Tensor:
+        return self.make()
+
+
+Result = Tensor | Corrected | FrameAndField | LateFrame
 
 
 def frame_of(result: Result) -> Tensor:

@@ -26,7 +26,8 @@ from qrsc.media.frames import write_frame
 
 READ_AHEAD = 2  # frames that are decoded while others are corrected
 SCORE_BEHIND = 4  # frames whose figures may be outstanding
-WORKERS = 3  # threads: one reads, one corrects, one measures
+MEASURERS = 2  # threads that measure, and move the frames that nobody has moved yet
+WORKERS = 2 + MEASURERS  # one reads, one corrects
 RESUME_FILE = "sequences.jsonl"
 
 
@@ -108,9 +109,10 @@ def _score_clip(
     scorer = Scorer(plan.title, clip.sequence, clip.folder, plan.metrics, *measures)
     scores: list[FrameScore] = []
     outstanding: deque[Future[list[FrameScore]]] = deque()
-    # Decoding and measuring leave Python's lock, and so go on beside the correction. One thread measures: figures that
-    # compare consecutive frames need them in order.
-    with _cores_shared(), ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as measurer, torch.no_grad():
+    # Decoding and measuring leave Python's lock, and so go on beside the correction. Figures that compare consecutive
+    # frames need them in order.
+    measurers = 1 if "warping" in plan.metrics else MEASURERS
+    with _cores_shared(), ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(measurers) as measurer, torch.no_grad():
         own, *feeds = tee(
             _announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(methods) * len(instants)
         )
@@ -138,7 +140,7 @@ def _score_clip(
 
 @contextmanager
 def _cores_shared() -> Iterator[None]:
-    """Three threads are at work: each gets its share of the cores for a while.
+    """Several threads are at work: each gets its share of the cores for a while.
 
     With all cores for each, operations of one thread would wait for the cores that another one holds.
     """

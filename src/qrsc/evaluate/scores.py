@@ -100,13 +100,15 @@ class Scorer:
         motion = self._motion(loaded.files.number, at, truth)
         frames = {name: _frame_of(name, result, truth) for name, result in results.items()}
         scores = []
-        for name, frame in frames.items():
+        every = torch.stack([to_levels(frame) for frame in frames.values()])  # [M, 3, H, W]
+        similarities = reference.ssim(every).tolist() if "ssim" in self.metrics else []
+        for index, (name, frame) in enumerate(frames.items()):
             figures: dict[str, float] = {}
-            levels = to_levels(frame)
+            levels = every[index]
             if "psnr" in self.metrics:
                 figures["psnr"] = float(reference.psnr(levels))
-            if "ssim" in self.metrics:
-                figures["ssim"] = float(reference.ssim(levels))
+            if similarities:
+                figures["ssim"] = similarities[index]
             for figure, mask in (masks | exact.masks).items():
                 figures[figure] = float(reference.masked_psnr(levels, mask))
             result = results[name]

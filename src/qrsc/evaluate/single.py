@@ -7,15 +7,18 @@ their confidences; the Corrector works out both for itself. A test holds the fra
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
+import torch
 from torch import Tensor
 
 from qrsc.evaluate.flows import SharedFlow, Trusted
-from qrsc.evaluate.results import FrameAndField
+from qrsc.evaluate.results import FrameAndField, LateFrame, Result
 from qrsc.motion import ORDERS, correction_field, fit_trajectory
 from qrsc.pipeline import REGULARISATION, Corrector, MotionName
+from qrsc.sampling import read_anywhere
 from qrsc.timing import Readout
-from qrsc.warp import backward_warp, fixed_point_inverse
+from qrsc.warp import fixed_point_inverse
 
 
 class SingleFrames:
@@ -30,7 +33,9 @@ class SingleFrames:
         self._motion: MotionName = motion
         self._flow = flow
 
-    def __call__(self, frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterator[FrameAndField]:
+    def __call__(
+        self, frames: Iterable[Tensor], readout: Readout, tau: float, /
+    ) -> Iterator[Result]:
         """One result for each frame `[3, H, W]`, a frame later."""
         frame: Tensor | None = None
         back: Trusted | None = None  # from the frame to the one before
@@ -48,7 +53,7 @@ class SingleFrames:
 
     def _corrected(
         self, frame: Tensor, back: Trusted | None, onward: Trusted | None, readout: Readout, tau: float
-    ) -> FrameAndField:
+    ) -> LateFrame:
         known = {step: trusted for step, trusted in ((-1, back), (1, onward)) if trusted is not None}
         trajectory = fit_trajectory(
             {step: flow for step, (flow, _) in known.items()},
@@ -58,5 +63,12 @@ class SingleFrames:
             regularisation=REGULARISATION,
         )
         field = correction_field(trajectory, readout, tau)
-        distortion_field, _ = fixed_point_inverse(field)
-        return FrameAndField(backward_warp(frame, distortion_field[0]).image, field[0])
+        return LateFrame(field[0], partial(_moved, frame, field[0]))
+
+
+def _moved(frame: Tensor, correction: Tensor) -> Tensor:
+    (across, down), _ = fixed_point_inverse(correction)
+    height, width = frame.shape[-2:]
+    x = across + torch.arange(width, device=frame.device)
+    y = down + torch.arange(height, device=frame.device).unsqueeze(1)
+    return read_anywhere(frame, x, y)  # a warp would find out as well what is valid
