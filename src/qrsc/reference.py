@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qrsc.inverse import MAX_LEAP
 from qrsc.motion import MAX_FLOW, MIN_CONFIDENCE, MIN_TIME, Trajectory
+from qrsc.settling import MAX_LEAP
 from qrsc.timing import Readout
 from qrsc.warp import (
     IMPORTANCE_RANGE,

@@ -57,6 +57,21 @@ def test_single_frames_are_those_of_the_corrector(sim_set: Path, name: str, moti
         assert (result.frame - corrected.frame)[corrected.valid.expand(3, -1, -1)].abs().max() < 2e-4
 
 
+@pytest.mark.parametrize("batch", [2, 9])
+def test_flows_in_batches_give_the_same_figures(sim_set: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counting(self: DisFlow, first: Tensor, second: Tensor) -> FlowPair:
+        sizes.append(len(first))
+        return alone(self, first, second)
+
+    expected = evaluate(plan(sim_set, methods=("qrs", "multi-qrs")))
+    alone = DisFlow.__call__
+    monkeypatch.setattr(DisFlow, "__call__", counting)
+    assert evaluate(plan(sim_set, methods=("qrs", "multi-qrs"), batch=batch)) == expected
+    assert sizes == ([2, 1] * 2 if batch == 2 else [3] * 2)  # two clips of four frames
+
+
 def test_exact_flow_gives_nearly_the_true_fields(sim_set: Path) -> None:
     metrics = ("psnr", "masks", "fields")
     rows = {row["method"]: row for row in mean_rows(evaluate(plan(sim_set, flow="truth", metrics=metrics)))}

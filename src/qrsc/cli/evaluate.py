@@ -36,6 +36,7 @@ class Options:
     flow: str
     metrics: str
     device: torch.device
+    batch: int | None
     resume: Path | None
     flow_folder: Path | None
     save_frames: Path | None
@@ -118,6 +119,7 @@ def _plan(root: Path, layout: str, options: Options, part: str | None) -> Plan:
         metrics=[name for name in options.metrics.split(",") if name],
         flow=options.flow,
         device=options.device,
+        batch=options.batch,
         flow_folder=options.flow_folder,
         save_frames=save_frames,
         resume=options.resume,

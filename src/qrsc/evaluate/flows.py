@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence br
 
 # From two consecutive frames to the flows between them, [1, 2, H, W] each.
 PairFlow = Callable[[LoadedFrame, LoadedFrame], FlowPair]
+FramePair = tuple[LoadedFrame, LoadedFrame]
 Trusted = tuple[Tensor, Tensor]  # a flow [1, 2, H, W] and its confidence [1, 1, H, W]
 
 
@@ -37,11 +39,13 @@ class SharedFlow:
         compute: for frames that are; the estimator on their pixels unless there is something better.
         folder: where flows are kept from run to run, as they came and settled, named by the files they belong to; None
             keeps none. Code that estimates flows otherwise than before needs another folder.
+        batch: how many pairs of frames are given to the estimator at a time, if as many frames have been announced.
     """
 
     estimator: FlowEstimator
     compute: PairFlow | None = None
     folder: Path | None = None
+    batch: int = 1
     _frames: dict[int, LoadedFrame] = field(default_factory=dict)  # by address
     _pairs: dict[tuple[int, int], ConfidentFlows] = field(default_factory=dict)
     _settled: dict[tuple[int, int], tuple[Trusted, Trusted]] = field(default_factory=dict)
@@ -65,12 +69,11 @@ class SharedFlow:
     def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows:
         """Flows of a pair of frames `[1, 3, H, W]`, with what the estimator knows about them."""
         pair = first.data_ptr(), second.data_ptr()
-        if pair in self._pairs:
-            return self._pairs[pair]
         known = [self._frames.get(address) for address in pair]
         if known[0] is None or known[1] is None or len(first) != 1:
             return find_flows(self.estimator, first, second)
-        self._pairs[pair] = self._stored(known[0], known[1])
+        if pair not in self._pairs:
+            self._fetch(known[0], known[1])
         return self._pairs[pair]
 
     def settled(self, first: Tensor, second: Tensor) -> tuple[Trusted, Trusted]:
@@ -91,38 +94,67 @@ class SharedFlow:
         self._settled[pair] = both
         return both
 
-    def _stored(self, first: LoadedFrame, second: LoadedFrame) -> ConfidentFlows:
-        path = self._path(first, second)
-        if path is not None and path.is_file():
-            both = torch.from_numpy(np.load(path)).to(first.rolling)  # [2, 2, H, W], or 3 with confidences
+    def _fetch(self, first: LoadedFrame, second: LoadedFrame) -> None:
+        """Put the flows of a pair, and of pairs after it that are computed with it, where they are looked for."""
+        pairs = self._together(first, second)
+        stored = self._path(*pairs[0])
+        if stored is not None and stored.is_file():
+            both = torch.from_numpy(np.load(stored)).to(first.rolling)  # [2, 2, H, W], or 3 with confidences
             confidences = (both[:1, 2:], both[1:, 2:]) if both.shape[1] == 3 else (None, None)
-            return ConfidentFlows(FlowPair(both[:1, :2], both[1:, :2]), *confidences)
-        found = self._computed(first, second)
-        parts = [torch.cat(found.flows)]
-        if found.forward_confidence is not None and found.backward_confidence is not None:
-            parts.append(torch.cat([found.forward_confidence, found.backward_confidence]))
-        _save(path, torch.cat(parts, 1))
-        return found
+            self._keep(pairs[0], ConfidentFlows(FlowPair(both[:1, :2], both[1:, :2]), *confidences))
+            return
+        for pair, found in zip(pairs, self._computed(pairs), strict=True):
+            parts = [torch.cat(found.flows)]
+            if found.forward_confidence is not None and found.backward_confidence is not None:
+                parts.append(torch.cat([found.forward_confidence, found.backward_confidence]))
+            _save(self._path(*pair), torch.cat(parts, 1))
+            self._keep(pair, found)
+
+    def _keep(self, pair: FramePair, found: ConfidentFlows) -> None:
+        self._pairs[pair[0].rolling.data_ptr(), pair[1].rolling.data_ptr()] = found
+
+    def _together(self, first: LoadedFrame, second: LoadedFrame) -> list[FramePair]:
+        """The pair, and those that follow it among the frames announced, as far as they are to be computed as well."""
+        addresses = list(self._frames)
+        following = addresses[addresses.index(second.rolling.data_ptr()) - 1 :]  # from the frame before the second on
+        pairs = [(first, second)]
+        if self.compute is not None or following[0] != first.rolling.data_ptr():
+            return pairs
+        for known in pairwise(following[1:]):
+            pair = self._frames[known[0]], self._frames[known[1]]
+            path = self._path(*pair)
+            if len(pairs) == self.batch or known in self._pairs or (path is not None and path.is_file()):
+                break
+            pairs.append(pair)
+        return pairs
 
     def _path(self, first: LoadedFrame, second: LoadedFrame, kind: str = "") -> Path | None:
         if self.folder is None:
             return None
         return self.folder / f"{_signature(first)}-{_signature(second)}{kind}.npy"
 
-    def _computed(self, first: LoadedFrame, second: LoadedFrame) -> ConfidentFlows:
+    def _computed(self, pairs: Sequence[FramePair]) -> list[ConfidentFlows]:
         if self.compute is not None:
-            return ConfidentFlows(self.compute(first, second), None, None)
-        return find_flows(self.estimator, first.rolling.unsqueeze(0), second.rolling.unsqueeze(0))
+            return [ConfidentFlows(self.compute(*pair), None, None) for pair in pairs]
+        first, second = (torch.stack([frame.rolling for frame in side]) for side in zip(*pairs, strict=True))
+        (forward, backward), *confidences = find_flows(self.estimator, first, second)
+        sure = [[None] * len(pairs) if part is None else part.chunk(len(pairs)) for part in confidences]
+        return [
+            ConfidentFlows(FlowPair(*flows), *certain)
+            for *flows, certain in zip(
+                forward.chunk(len(pairs)), backward.chunk(len(pairs)), zip(*sure, strict=True), strict=True
+            )
+        ]
 
 
-def shared_flow(name: str, folder: Path | None = None) -> SharedFlow:
+def shared_flow(name: str, folder: Path | None = None, batch: int = 1) -> SharedFlow:
     """A shared flow by name: one of `qrsc.flow.FLOWS`, or `truth` for simulated sequences that were written with it."""
     if name == TRUTH_FLOW:
         return SharedFlow(_no_estimate, true_flow)
     estimator = load_flow(name)
     if isinstance(estimator, ClipFlow):
         raise ValueError(f"{name} holds the flows of one clip, and a data set has many; name a flow estimator.")
-    return SharedFlow(estimator, folder=None if folder is None else folder / f"{name}-{__version__}")
+    return SharedFlow(estimator, folder=None if folder is None else folder / f"{name}-{__version__}", batch=batch)
 
 
 def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:

@@ -28,6 +28,7 @@ READ_AHEAD = 2  # frames that are decoded while others are corrected
 SCORE_BEHIND = 4  # frames whose figures may be outstanding
 MEASURERS = 2  # threads that measure, and move the frames that nobody has moved yet
 WORKERS = 2 + MEASURERS  # one reads, one corrects
+GPU_BATCH = 8  # pairs of frames; on a CPU a batch takes as long as its pairs one by one
 RESUME_FILE = "sequences.jsonl"
 
 
@@ -44,6 +45,7 @@ class Plan:
         metrics: from `qrsc.evaluate.scores.METRICS`.
         flow: that all methods share; `truth` for the exact one of simulated sequences.
         device: where frames are corrected and measured.
+        batch: pairs of frames whose flows are found at a time; None chooses by the device.
         flow_folder: keeps flows from run to run.
         save_frames: folder for `METHOD/[SET/]INSTANT/SEQUENCE/` with the corrected frames.
         resume: folder that keeps the figures of finished sequences.
@@ -57,9 +59,15 @@ class Plan:
     metrics: Sequence[str] = DEFAULT_METRICS
     flow: str = "dis"
     device: torch.device | str = "cpu"
+    batch: int | None = None
     flow_folder: Path | None = None
     save_frames: Mapping[str, Path] = field(default_factory=dict)
     resume: Path | None = None
+
+    @property
+    def pairs_at_a_time(self) -> int:
+        """See `batch`."""
+        return self.batch or (1 if torch.device(self.device).type == "cpu" else GPU_BATCH)
 
 
 def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -> list[FrameScore]:
@@ -67,7 +75,7 @@ def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -
 
     `advance` is called with the number of frames that are done.
     """
-    flow = shared_flow(plan.flow, plan.flow_folder)
+    flow = shared_flow(plan.flow, plan.flow_folder, plan.pairs_at_a_time)
     methods = {name: load_method(name, flow) for name in plan.methods}
     taken = sorted(set(methods) & set(plan.folders))
     if taken:
@@ -189,9 +197,14 @@ def _read_ahead(
 
 
 def _announced(frames: Iterable[LoadedFrame], flow: SharedFlow) -> Iterator[LoadedFrame]:
+    """The same frames, announced to the flow so early that it can find the flows of a batch of pairs."""
+    waiting: deque[LoadedFrame] = deque()
     for loaded in frames:
         flow.announce(loaded)
-        yield loaded
+        waiting.append(loaded)
+        if len(waiting) >= flow.batch:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def _next_result(name: str, stream: Iterator[Result], clip: ClipFiles) -> Result:

@@ -84,9 +84,9 @@ def _strip_sums(pictures: npt.NDArray[np.uint8], truth: npt.NDArray[np.uint8], r
         # The three lie below each other, and one call filters them: where the window reaches from one into the next,
         # the result does not count.
         _blur_plane(three.reshape(-1, truth.shape[1]), blurred.reshape(-1, truth.shape[1]))
-        similarity, *others = (part[_BORDER:-_BORDER] for part in (value, *blurred, twice_mean, mean_squared))
-        _similarity(*others, similarity)
-        sums.append(float(similarity[:, _BORDER:-_BORDER].sum()))
+        inner = slice(_BORDER, -_BORDER)
+        _similarity(*(part[inner] for part in (*blurred, twice_mean, mean_squared, value)))
+        sums.append(float(value[inner, inner].sum()))
     return torch.tensor(sums, dtype=torch.float64)
 
 

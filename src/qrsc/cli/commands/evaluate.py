@@ -51,6 +51,9 @@ def evaluate(
         Path | None, typer.Option(metavar="DIR", help="Keep the figures of finished sequences, and go on from there.")
     ] = None,
     cache_flow: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep flows from run to run.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Pairs of frames whose flows are found at a time. By device if not given.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
     device: Annotated[DeviceOption, typer.Option(help="Where tensors live.")] = "auto",
 ) -> None:
@@ -73,6 +76,7 @@ def evaluate(
         flow=flow or default_flow(chosen),
         metrics=metrics,
         device=chosen,
+        batch=batch,
         resume=resume,
         flow_folder=cache_flow,
         save_frames=save_frames,
