@@ -18,8 +18,8 @@ import torch
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
+from qrsc.cli.beside import waiting_frames
 from qrsc.cli.choose import choose_scale
-from qrsc.cli.correct import waiting_frames
 
 from ..videos import Recipe, facts, make_video, planes, texture_frames
 

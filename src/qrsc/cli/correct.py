@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from qrsc.cli.beside import side_by_side
 from qrsc.cli.choose import Say, choose_device
 from qrsc.cli.clips import FolderSource, Picture, SourceFrame, Target, VideoSource, open_source, open_target
 from qrsc.cli.options import BorderOption, ProgressOption
@@ -20,13 +21,9 @@ from qrsc.cli.summary import Summary
 from qrsc.media.clip import ClipInfo
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.orientation import degrees
-from qrsc.pipeline import Corrected, Corrector, Seconds, TimedFrame, ahead, behind
+from qrsc.pipeline import Corrected, Corrector, Seconds
 
-__all__ = ["Job", "choose_device", "correct_clip", "waiting_frames"]
-
-# Frames that may wait between two threads: a few, and fewer of them the larger they are.
-MOST_WAITING = 4
-WAITING_BYTES = 128 << 20
+__all__ = ["Job", "choose_device", "correct_clip"]
 
 Crop = tuple[slice, slice]
 
@@ -105,28 +102,13 @@ def correct_clip(job: Job, corrector: Corrector, *, progress: ProgressOption = "
     return summary
 
 
-def waiting_frames(size: tuple[int, int]) -> int:
-    """How many frames of a size `(H, W)` may wait between two threads."""
-    return max(1, min(MOST_WAITING, WAITING_BYTES // (12 * size[0] * size[1])))
-
-
 def _run(
     source: FolderSource | VideoSource, target: Target, corrector: Corrector, job: Job, crop: Crop | None
 ) -> Iterator[Corrected]:
     """Reads, corrects and writes side by side; the results pass by here."""
     waiting: deque[SourceFrame] = deque()
-    depth = waiting_frames(source.size)
-    with behind(target.take, depth) as hand_over:
-
-        def frames() -> Iterator[TimedFrame]:
-            for item in ahead(source.items(), depth):
-                if isinstance(item, SourceFrame):
-                    waiting.append(item)
-                    yield TimedFrame(item.frame, item.time)
-                else:
-                    hand_over(item)
-
-        for corrected in corrector.stream(frames()):
+    with side_by_side(source, target.take, waiting.append) as (frames, hand_over):
+        for corrected in corrector.stream(frames):
             hand_over(_picture(corrected, waiting.popleft(), job, crop))
             yield corrected
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from qrsc.cli.beside import side_by_side
 from qrsc.cli.choose import Say
 from qrsc.cli.clips import FolderSource, SourceFrame, VideoSource, open_source
-from qrsc.cli.correct import waiting_frames
 from qrsc.cli.options import KeepOption, ProgressOption
 from qrsc.cli.progress import reporting
 from qrsc.cli.summary import Summary
@@ -23,7 +23,7 @@ from qrsc.media.clip import ClipInfo
 from qrsc.media.codecs import Encoding
 from qrsc.media.frames import StoredFrame, write_frame
 from qrsc.media.writer import VideoWriter, open_writer
-from qrsc.pipeline import Corrected, Corrector, Seconds, TimedFrame, ahead, behind
+from qrsc.pipeline import Corrected, Corrector, Seconds
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,8 @@ def slow_down(job: SlowJob, corrector: Corrector, *, progress: ProgressOption = 
 def _run(
     source: FolderSource | VideoSource, target: _Folder | _Video, corrector: Corrector, factor: int
 ) -> Iterator[Corrected]:
-    depth = waiting_frames(source.size)
-    with behind(target.take, depth) as hand_over:
-
-        def frames() -> Iterator[TimedFrame]:
-            for item in ahead(source.items(), depth):
-                if isinstance(item, SourceFrame):
-                    target.heard_of(item)
-                    yield TimedFrame(item.frame, item.time)
-                else:
-                    hand_over(item)
-
-        for time, result in corrector.between(frames(), factor):
+    with side_by_side(source, target.take, target.heard_of) as (frames, hand_over):
+        for time, result in corrector.between(frames, factor):
             hand_over(_Instant(time, result.frame))
             yield result
 

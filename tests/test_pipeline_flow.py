@@ -1,0 +1,79 @@
+"""Where the Corrector's flow comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qrsc.flow import ConfidentFlows, FlowPair
+from qrsc.motion import fit_trajectory
+from qrsc.pipeline import Corrector
+from qrsc.pipeline import corrector as corrector_module
+from qrsc.timing import Readout
+
+
+class Told:
+    """An estimator of no motion that says how sure it is, and was asked about which pair."""
+
+    def __init__(self, confidence: float) -> None:
+        self.confidence = confidence
+
+    def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
+        return self.confident(first, second).flows
+
+    def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows:
+        flow, sure = torch.zeros_like(first[:, :2]), torch.full_like(first[:, :1], self.confidence)
+        return ConfidentFlows(FlowPair(flow + 1.0, flow + 1.0), sure, sure)
+
+
+class Numbered(Told):
+    """Flows of a clip, by the number of the pair."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.asked: list[int] = []
+
+    def pair(self, number: int, first: Tensor, second: Tensor) -> FlowPair:
+        self.asked.append(number)
+        return self(first, second)
+
+
+def test_an_estimator_s_own_confidence_reaches_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watched(flows: Any, readout: Readout, **options: Any) -> Any:
+        seen.append(options["confidences"])
+        return fit_trajectory(flows, readout, **options)
+
+    monkeypatch.setattr(corrector_module, "fit_trajectory", watched)
+    clip = torch.rand(4, 3, 24, 32, generator=torch.Generator().manual_seed(0))
+    # Both flows point the same way: by their agreement they would hardly be trusted.
+    Corrector(Readout(0.5), flow=Told(0.75), fusion="none")(clip)
+    assert len(seen) == 4
+    for confidences in seen:
+        for confidence in confidences.values():
+            torch.testing.assert_close(confidence, torch.full_like(confidence, 0.75))
+
+
+def test_flows_of_a_clip_are_asked_for_by_number() -> None:
+    clip = torch.rand(5, 3, 24, 32, generator=torch.Generator().manual_seed(0))
+    clip[2] = clip[1]  # a repeat: its flow to the next frame is that of the pair that the repeat begins
+    flow = Numbered()
+    Corrector(Readout(0.5), flow=flow, find_repeats=True)(clip)
+    assert flow.asked == [0, 2, 3]
+
+
+def test_no_flow_means_what_suits_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def chosen(device: torch.device) -> str:
+        asked.append(device)
+        return "dis-ultrafast"
+
+    monkeypatch.setattr(corrector_module, "default_flow", chosen)
+    clip = torch.rand(3, 3, 24, 32, generator=torch.Generator().manual_seed(0))
+    Corrector(Readout(0.5))(clip)
+    assert asked == [clip.device]
