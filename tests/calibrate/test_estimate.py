@@ -12,20 +12,6 @@ from qrsc.calibrate.motions import ClipMotions
 Shaken = Callable[..., ClipMotions]
 
 
-def mirrored(motions: ClipMotions) -> ClipMotions:
-    """The motions of the clip turned upside down."""
-    rows, columns = motions.grid
-
-    def turned(values: np.ndarray) -> np.ndarray:
-        cells = values.reshape(motions.pairs, rows, columns, -1)[:, ::-1]
-        return cells.reshape(motions.pairs, rows * columns, -1).copy()
-
-    place, shift = turned(motions.place), turned(motions.shift)
-    place[..., 1] = motions.size[0] - 1 - place[..., 1]
-    shift[..., 1] *= -1.0
-    return replace(motions, place=place, shift=shift)
-
-
 @pytest.mark.parametrize("gamma", [0.3, 0.85])
 def test_the_readout_of_a_shaken_clip_is_found(shaken: Shaken, gamma: float) -> None:
     found = estimate_readout(shaken(gamma))
@@ -39,13 +25,22 @@ def test_the_readout_of_a_shaken_clip_is_found(shaken: Shaken, gamma: float) -> 
 def test_every_scan_is_told_apart(shaken: Shaken) -> None:
     clip = shaken(0.6, seed=2)
     for motions, scan in (
-        (mirrored(clip), "bottom-up"),
+        (clip.mirrored(), "bottom-up"),
         (clip.transposed(), "left-right"),
-        (mirrored(clip).transposed(), "right-left"),
+        (clip.mirrored().transposed(), "right-left"),
     ):
-        found = estimate_readout(motions)
+        found = estimate_readout(motions, either_axis=True)
         assert (found.determined, found.scan) == (True, scan)
         assert found.gamma == pytest.approx(0.6, abs=0.015)
+
+
+def test_the_scan_is_taken_to_run_along_the_shorter_side(shaken: Shaken) -> None:
+    clip = shaken(0.6, seed=2)
+    for motions, scan in ((clip, "top-down"), (clip.transposed(), "left-right")):
+        found = estimate_readout(motions)
+        assert (found.determined, found.scan) == (True, scan)
+    wide = replace(clip.transposed(), size=clip.size)  # as if a camera had been read column by column
+    assert estimate_readout(wide).scan in ("top-down", "bottom-up")
 
 
 def test_a_moving_object_does_not_count(shaken: Shaken) -> None:

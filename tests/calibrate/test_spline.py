@@ -3,7 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qrsc.calibrate.spline import bspline_values, solve_block_tridiagonal
+from qrsc.calibrate.spline import (
+    bspline_slopes,
+    bspline_values,
+    factored,
+    log_determinant,
+    solve_block_tridiagonal,
+    solve_factored,
+)
 
 
 def test_values_add_up_to_one_and_follow_a_straight_line() -> None:
@@ -33,3 +40,25 @@ def test_blocks_are_solved_as_the_whole_system() -> None:
         right.reshape(blocks, size),
     )
     assert solved.ravel() == pytest.approx(np.linalg.solve(whole, right))
+
+
+def test_slopes_are_those_of_the_values() -> None:
+    times = np.array([0.2, 3.5, -1.7])
+    before, after = bspline_values(times - 1e-5), bspline_values(times + 1e-5)
+    np.testing.assert_allclose(bspline_slopes(times), (after.values - before.values) / 2e-5, atol=1e-8)
+
+
+def test_several_right_sides_and_the_determinant() -> None:
+    random = np.random.default_rng(1)
+    dense = np.zeros((9, 9))
+    for block in range(2):
+        part = random.normal(size=(6, 6))
+        dense[3 * block : 3 * block + 6, 3 * block : 3 * block + 6] += part @ part.T
+    dense += np.eye(9)
+    diagonal = np.stack([dense[3 * i : 3 * i + 3, 3 * i : 3 * i + 3] for i in range(3)])
+    below = np.stack([dense[3 * i + 3 : 3 * i + 6, 3 * i : 3 * i + 3] for i in range(2)])
+    right = random.normal(size=(3, 3, 2))
+    inverses = factored(diagonal, below)
+    expected = np.linalg.solve(dense, right.reshape(9, 2)).reshape(3, 3, 2)
+    np.testing.assert_allclose(solve_factored(inverses, below, right), expected, atol=1e-9)
+    assert log_determinant(inverses) == pytest.approx(np.linalg.slogdet(dense)[1])

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from qrsc.calibrate.estimate import Calibration, estimate_readout
-from qrsc.calibrate.motions import ClipMotions, MotionReader
+from qrsc.calibrate.motions import MotionReader
 from qrsc.calibrate.source import ClipSource
 from qrsc.timing import Scan
 
 # Numbers of pairs after which the estimate is made; the next one is only for clips that have not told enough.
-LOOKS = (119, 239)
-ENOUGH = 0.03  # half width of an interval that more frames need not narrow
+LOOKS = (59, 119, 239)
+ENOUGH = 0.035  # half width of an interval that more frames need not narrow
 
 
 def calibrate_clip(
     clip: ClipSource,
     *,
     scan: Scan | None = None,
+    either_axis: bool = False,
     around: float | None = None,
     advance: Callable[[], None] | None = None,
 ) -> Calibration:
@@ -26,22 +28,20 @@ def calibrate_clip(
     Args:
         clip: from `open_clip`.
         scan: the direction, if it is known.
+        either_axis: look for it along the longer side of the frame as well.
         around: gamma to look around, if something is known about it.
         advance: called for every frame that is read.
     """
+    estimate = partial(estimate_readout, scan=scan, either_axis=either_axis, around=around)
     reader = MotionReader(clip.size)
     found: Calibration | None = None
     looked_at = 0
     for frame in clip.grey_frames(LOOKS[-1] + 1, advance):
         reader.take(frame)
         if reader.pairs in LOOKS:
-            found, looked_at = _estimated(reader.motions(), scan, around), reader.pairs
+            found, looked_at = estimate(reader.motions()), reader.pairs
             if found.determined and found.half_width <= ENOUGH:
                 return found
     if found is None or reader.pairs > 1.2 * looked_at:
-        found = _estimated(reader.motions(), scan, around)
+        found = estimate(reader.motions())
     return found
-
-
-def _estimated(motions: ClipMotions, scan: Scan | None, around: float | None) -> Calibration:
-    return estimate_readout(motions, scan=scan, around=around)

@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from qrsc.calibrate.model import COORDINATES, KNOTS, Fit, MotionModel
 from qrsc.calibrate.motions import ClipMotions
+from qrsc.calibrate.rigid import RigidModel
+from qrsc.calibrate.spline import one_thread
 from qrsc.timing import Scan
 
 Array = npt.NDArray[np.float64]
@@ -33,17 +35,18 @@ FEWEST_PAIRS = 10
 COARSE = np.linspace(-1.05, 1.05, 13)
 COARSE_PAIRS = 60  # the rough search looks at the liveliest so many: it only has to find the right axis and valley
 FURTHEST = 1.05
-STEPS = (0.06, 0.03, 0.02)  # half widths of the parabolas that close in on the lowest point
+STEP = 0.06  # half width of the parabola that finds the lowest point of the rough search
 # How freely the path may bend: 1 allows the accelerations seen from frame to frame, less allows more.
 STIFFNESS = 0.4
-BLOCKS = 12  # parts of the clip whose disagreement says how sure the estimate is
-# Errors on either side of an interval, and what is added for what all parts of a clip get wrong alike.
-INTERVAL = 2.5
-COMMON_DOUBT = 0.005
+BLOCKS = 12  # parts of the clip whose disagreement says how sure the choice of an axis is
+# Standard errors on either side of an interval.
+INTERVAL = 2.0
 # An interval that is wider than this to either side, or a motion that changes by fewer pixels from frame to frame, does
 # not determine gamma.
 WIDEST = 0.06
 LEAST_CHANGE = 0.25
+# A global shutter need not be known that well: what is read within a tenth of a frame leaves little to correct.
+WIDEST_GLOBAL = 0.1
 # The other axis must explain the clip worse by so many of its own doubts.
 AXIS_MARGIN = 1.5
 GLOBAL = 0.04  # gammas below are a global shutter
@@ -89,13 +92,20 @@ class Calibration:
 
 
 def estimate_readout(
-    motions: ClipMotions, *, scan: Scan | None = None, around: float | None = None, reach: float = 0.25
+    motions: ClipMotions,
+    *,
+    scan: Scan | None = None,
+    either_axis: bool = False,
+    around: float | None = None,
+    reach: float = 0.25,
 ) -> Calibration:
     """Find the readout that explains the motions of a clip best.
 
     Args:
         motions: of the clip.
-        scan: the direction, if it is known; all four are tried if not.
+        scan: the direction, if it is known; if not, both along the shorter side of the frame are tried: sensors are
+            read line by line along their longer side.
+        either_axis: try the directions along the longer side as well.
         around: gamma to look around, if something is known about it.
         reach: how far around.
     """
@@ -109,15 +119,18 @@ def estimate_readout(
             f"the picture {still} (it changes its speed by {change:.2f} px per frame), and then all rows look alike"
         )
         return _unknown(motions, reason, speed, change, scan)
-    searches = [
-        _search(axis, motions if axis == "rows" else motions.transposed(), _candidates(axis, scan, around, reach))
-        for axis in _axes(scan)
-    ]
-    best = min(searches, key=lambda search: float(search.by_pair.sum()))
-    gamma, doubt = _refined(best, motions if best.axis == "rows" else motions.transposed())
-    reason = _objection(best, [search for search in searches if search is not best], gamma, doubt)
-    half = INTERVAL * doubt + COMMON_DOUBT
-    low, high = sorted((abs(gamma) - half, abs(gamma) + half)) if abs(gamma) > half else (0.0, abs(gamma) + half)
+    with one_thread():
+        searches = [
+            _search(axis, motions if axis == "rows" else motions.transposed(), _candidates(axis, scan, around, reach))
+            for axis in _axes(scan, None if either_axis else motions.size)
+        ]
+        best, clear = _chosen(searches)
+        gamma, doubt = _refined(best, motions if best.axis == "rows" else motions.transposed())
+    half = INTERVAL * doubt
+    # Along the wrong axis gamma means nothing: without a clear one it could be anything.
+    clear = clear or (abs(gamma) < GLOBAL and half <= WIDEST_GLOBAL)
+    reason = _objection(gamma, half, clear)
+    low, high = (max(0.0, abs(gamma) - half), abs(gamma) + half) if clear else (0.0, 1.0)
     return Calibration(
         gamma=min(1.0, abs(gamma)),
         low=float(np.clip(low, 0.0, 1.0)),
@@ -149,10 +162,13 @@ def _unknown(motions: ClipMotions, reason: str, speed: float, change: float, sca
     return Calibration(0.5, 0.0, 1.0, scan or "top-down", False, reason, speed, change, motions.pairs, nothing, nothing)
 
 
-def _axes(scan: Scan | None) -> tuple[Axis, ...]:
-    if scan is None:
+def _axes(scan: Scan | None, size: tuple[int, int] | None) -> tuple[Axis, ...]:
+    """Those to try; a size is that of a frame that was read along its longer side."""
+    if scan is not None:
+        return ("rows",) if scan in ("top-down", "bottom-up") else ("columns",)
+    if size is None:
         return ("rows", "columns")
-    return ("rows",) if scan in ("top-down", "bottom-up") else ("columns",)
+    return ("rows",) if size[0] <= size[1] else ("columns",)
 
 
 def _candidates(axis: Axis, scan: Scan | None, around: float | None, reach: float) -> Array:
@@ -174,20 +190,16 @@ class _Search:
 
     Attributes:
         axis: along which.
-        stiff: `[4]`, see `MotionModel.fit`, for an error of one pixel.
         gammas, costs: `[N]`, the curve.
         gamma: about the lowest place.
         by_pair: `[P]`, cost of each pair there, in squared pixels, which the two axes have in common.
-        fit: near it.
     """
 
     axis: Axis
-    stiff: Array
     gammas: Array
     costs: Array
     gamma: float
     by_pair: Array
-    fit: Fit
 
 
 def _search(axis: Axis, motions: ClipMotions, gammas: Array) -> _Search:
@@ -202,73 +214,47 @@ def _search(axis: Axis, motions: ClipMotions, gammas: Array) -> _Search:
     fits = [model.fit(float(gamma), start, stiff=stiff * error**2, rounds=2, error=error) for gamma in gammas]
     costs = np.array([fit.total for fit in fits])
     lowest = int(costs.argmin())
-    valley = _Valley.around(model, float(gammas[lowest]), fits[lowest], STEPS[0], stiff, error)
     # Costs of the two axes are compared at their lowest places, which the grid may have missed by half a step.
-    place = model.fit(valley.lowest, valley.fit, stiff=stiff * error**2, rounds=2, error=error)
-    return _Search(axis, stiff, gammas, costs, valley.lowest, place.cost * error**2, place)
+    gamma = _lowest(model, float(gammas[lowest]), fits[lowest], stiff, error)
+    place = model.fit(gamma, fits[lowest], stiff=stiff * error**2, rounds=2, error=error)
+    return _Search(axis, gammas, costs, gamma, place.cost * error**2)
 
 
-@dataclass(frozen=True)
-class _Valley:
-    """A parabola through the costs at three gammas.
-
-    Attributes:
-        lowest: where it is lowest, or the lowest of the three places if it is none.
-        doubt: standard error of that, infinite if it is none.
-        fit: at the lowest of the three places.
-    """
-
-    lowest: float
-    doubt: float
-    fit: Fit
-
-    @classmethod
-    def around(cls, model: MotionModel, gamma: float, fit: Fit, step: float, stiff: Array, error: float) -> _Valley:
-        """Fit the motion at a gamma and one step to either side of it."""
-        places = gamma + step * np.array([-1.0, 0.0, 1.0])
-        fits = [model.fit(float(place), fit, stiff=stiff * error**2, rounds=3, error=error) for place in places]
-        costs = np.array([one.total for one in fits])
-        lowest = int(costs.argmin())
-        curvature = float(costs[0] - 2.0 * costs[1] + costs[2]) / step**2
-        if curvature <= 0:
-            return cls(float(places[lowest]), math.inf, fits[lowest])
-        move = -float(costs[2] - costs[0]) / (2.0 * step) / curvature
-        slopes = (fits[2].cost - fits[0].cost) / (2.0 * step)  # [P]
-        blocks = np.array([block.sum() for block in np.array_split(slopes - slopes.mean(), BLOCKS)])
-        # A parabola of squared errors rises by 1 at one standard error if errors are as small and independent as they
-        # are taken to be; the disagreement of the parts of the clip says how far they are not.
-        doubt = max(math.sqrt(float((blocks**2).sum())) / curvature, math.sqrt(2.0 / curvature))
-        place = float(np.clip(gamma + np.clip(move, -2.0 * step, 2.0 * step), -FURTHEST, FURTHEST))
-        return cls(place, doubt, fits[lowest])
+def _lowest(model: MotionModel, gamma: float, fit: Fit, stiff: Array, error: float) -> float:
+    """Where a parabola through the costs at a gamma and one step to either side of it is lowest."""
+    places = gamma + STEP * np.array([-1.0, 0.0, 1.0])
+    costs = [model.fit(float(place), fit, stiff=stiff * error**2, rounds=3, error=error).total for place in places]
+    curvature = (costs[0] - 2.0 * costs[1] + costs[2]) / STEP**2
+    if curvature <= 0:
+        return float(places[int(np.argmin(costs))])
+    move = -(costs[2] - costs[0]) / (2.0 * STEP) / curvature
+    return float(np.clip(gamma + np.clip(move, -2.0 * STEP, 2.0 * STEP), -FURTHEST, FURTHEST))
 
 
 def _refined(search: _Search, motions: ClipMotions) -> tuple[float, float]:
-    """The signed gamma at the lowest place, from all pairs, and its standard error."""
-    model = MotionModel(motions)
-    start = search.fit if motions.pairs == len(search.by_pair) else None
-    valley = _Valley(search.gamma, math.inf, search.fit)
-    fit = model.fit(search.gamma, start, stiff=search.stiff * search.fit.error**2, rounds=4)
-    for step in STEPS:
-        valley = _Valley.around(model, valley.lowest, fit, step, search.stiff, fit.error)
-        fit = model.fit(valley.lowest, valley.fit, stiff=search.stiff * fit.error**2, rounds=2)
-    return valley.lowest, valley.doubt
+    """The signed gamma that a camera moving through a scene explains best, and its standard error."""
+    upwards = search.gamma < 0
+    fit, doubt = RigidModel(motions.mirrored() if upwards else motions).fit(min(1.0, abs(search.gamma)))
+    return (-fit.gamma if upwards else fit.gamma), doubt
 
 
-def _objection(best: _Search, others: list[_Search], gamma: float, doubt: float) -> str:
-    """Why the clip does not determine gamma; empty if it does."""
-    half = INTERVAL * doubt + COMMON_DOUBT
-    if half > WIDEST:
+def _chosen(searches: list[_Search]) -> tuple[_Search, bool]:
+    """The axis that explains the clip best, and whether it does by more than the parts of the clip disagree."""
+    best, *others = sorted(searches, key=lambda search: float(search.by_pair.sum()))
+    for other in others:
+        parts = np.array([block.sum() for block in np.array_split(other.by_pair - best.by_pair, BLOCKS)])
+        if parts.sum() < AXIS_MARGIN * math.sqrt(float(((parts - parts.mean()) ** 2).sum())):
+            return best, False
+    return best, True
+
+
+def _objection(gamma: float, half: float, clear: bool) -> str:
+    """Why the clip does not determine gamma, whose interval is that wide to either side; empty if it does."""
+    if half > (WIDEST_GLOBAL if abs(gamma) < GLOBAL else WIDEST):
         wide = f"plus or minus {half:.2f}" if half < 1.0 else "anything"
         return f"the motion hardly tells the rows apart: gamma could be off by {wide}"
     if abs(gamma) >= FURTHEST - 1e-6:
         return "no gamma up to 1 fits: frames may be missing, or the clip may be edited or stabilised"
-    if abs(gamma) < GLOBAL:
-        return ""
-    for other in others:
-        difference = other.by_pair - best.by_pair
-        parts = np.array([block.sum() for block in np.array_split(difference, BLOCKS)])
-        if parts.sum() < AXIS_MARGIN * math.sqrt(float(((parts - parts.mean()) ** 2).sum())):
-            return (
-                "a scan along rows and one along columns explain the motion about as well; say which it is with --scan"
-            )
+    if not clear:
+        return "a scan along rows and one along columns explain the motion about as well; say which it is with --scan"
     return ""

@@ -9,6 +9,7 @@ Convention
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ RIM = 3
 # do not show the same scene.
 CUT_LEVELS = 12.0
 CUT_PART = 0.7
+THREADS = 2  # pairs that are worked on at a time
 
 
 class CellMotions(NamedTuple):
@@ -105,16 +107,30 @@ class ClipMotions:
             (columns, rows),
         )
 
+    def mirrored(self) -> ClipMotions:
+        """The motions of the clip turned upside down."""
+        rows, columns = self.grid
+
+        def turned(values: Array) -> Array:
+            cells = values.reshape(self.pairs, rows, columns, -1)[:, ::-1]
+            return cells.reshape(self.pairs, rows * columns, -1)
+
+        place = turned(self.place) * [1.0, -1.0] + [0.0, self.size[0] - 1.0]
+        return ClipMotions(
+            place, turned(self.shift) * [1.0, -1.0], turned(self.weight)[..., 0], self.size, self.grid,
+        )  # fmt: skip
+
 
 class MotionReader:
-    """Takes the frames of a clip one by one and gathers what moved."""
+    """Takes the frames of a clip one by one and gathers what moved; pairs are worked on by a few threads at a time."""
 
     def __init__(self, size: tuple[int, int]) -> None:
         """`(height, width)` of the clip, which places and shifts are counted in; frames may come smaller."""
         self._size = size
-        self._pairs: list[CellMotions] = []
+        self._threads = ThreadPoolExecutor(THREADS)
+        self._pairs: list[Future[CellMotions]] = []
         self._previous: Grey | None = None
-        self._shift: Flow | None = None
+        self._shift: Future[Flow] | None = None
 
     @property
     def pairs(self) -> int:
@@ -129,8 +145,12 @@ class MotionReader:
                 raise ValueError(
                     f"all frames of a clip must have one size, got {frame.shape} after {self._previous.shape}."
                 )
-            flow, self._shift = pair_flow(self._previous, frame, self._shift)
-            self._pairs.append(cell_motions(self._previous, frame, flow))
+            before, self._shift = self._shift, Future()
+            work = self._threads.submit(_pair_motions, self._previous, frame, before, self._shift)
+            self._pairs.append(work)
+            # Reading must not run ahead of the search, or a long clip would lie in memory as a whole.
+            if len(self._pairs) > 2 * THREADS:
+                self._pairs[-2 * THREADS].result()
         self._previous = frame
 
     def motions(self) -> ClipMotions:
@@ -138,11 +158,23 @@ class MotionReader:
         if self._previous is None or not self._pairs:
             raise ValueError("a clip needs at least two frames for anything to move between them.")
         height, width = self._previous.shape
+        pairs = [work.result() for work in self._pairs]
         scale = np.array([self._size[1] / width, self._size[0] / height])
         # Of a scaled picture the frame's corners stay, and with them the centres of the pixels move.
-        place = (np.stack([pair.place for pair in self._pairs]) + 0.5) * scale - 0.5
-        shift = np.stack([pair.shift for pair in self._pairs]) * scale
-        return ClipMotions(place, shift, np.stack([pair.weight for pair in self._pairs]), self._size)
+        place = (np.stack([pair.place for pair in pairs]) + 0.5) * scale - 0.5
+        shift = np.stack([pair.shift for pair in pairs]) * scale
+        return ClipMotions(place, shift, np.stack([pair.weight for pair in pairs]), self._size)
+
+
+def _pair_motions(first: Grey, second: Grey, before: Future[Flow] | None, shift: Future[Flow]) -> CellMotions:
+    """Motions of a pair; its median flow becomes the result of `shift`, for which the next pair may be waiting."""
+    try:
+        flow, median = pair_flow(first, second, before)
+    except BaseException as error:
+        shift.set_exception(error)
+        raise
+    shift.set_result(median)
+    return cell_motions(first, second, flow)
 
 
 def clip_motions(frames: Iterable[Grey], size: tuple[int, int]) -> ClipMotions:
@@ -158,17 +190,17 @@ def clip_motions(frames: Iterable[Grey], size: tuple[int, int]) -> ClipMotions:
     return reader.motions()
 
 
-def pair_flow(first: Grey, second: Grey, before: Flow | None = None) -> tuple[Flow, Flow]:
+def pair_flow(first: Grey, second: Grey, before: Future[Flow] | None = None) -> tuple[Flow, Flow]:
     """Flow `[h, w, 2]` between two pictures, and its median `[2]`, from which the next search may start.
 
     Args:
         first, second: `[h, w]`.
-        before: median flow of the pair before. Where it was long, a search from it is tried as well, and the one that
-            explains the second picture better is kept.
+        before: median flow of the pair before, perhaps still to come. Where it is long, a search from it is tried as
+            well, and the one that explains the second picture better is kept.
     """
     flow = search("medium", first, second)
-    if before is not None and np.hypot(*before) > LONG * first.shape[1]:
-        started = search("medium", first, second, np.broadcast_to(before, flow.shape))
+    if before is not None and np.hypot(*before.result()) > LONG * first.shape[1]:
+        started = search("medium", first, second, np.broadcast_to(before.result(), flow.shape))
         if unexplained(first, second, started) < unexplained(first, second, flow):
             flow = started
     return flow, np.median(flow[::8, ::8].reshape(-1, 2), axis=0).astype(np.float32)

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
+from qrsc.calibrate.exif import image_camera
 from qrsc.calibrate.motions import Grey
 from qrsc.flow.dis import grey_pictures
 from qrsc.media.clip import opened, probe
@@ -64,8 +65,9 @@ def open_clip(path: Path, fps: float | None = None) -> ClipSource:
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}.")
     if path.is_dir():
-        height, width = read_frame(list_frames(path)[0]).frame.shape[-2:]
-        return ClipSource(path, (height, width), fps, "")
+        first = list_frames(path)[0]
+        height, width = read_frame(first).frame.shape[-2:]
+        return ClipSource(path, (height, width), fps, _full_name(*image_camera(first)))
     info = probe(path)
     return ClipSource(path, info.size, info.fps if fps is None else fps, _named_camera(path))
 
@@ -77,5 +79,9 @@ def _named_camera(path: Path) -> str:
         for stream in container.streams.video:
             said = {key.casefold(): value for key, value in stream.metadata.items()} | said
     maker = next((said[key] for key in _MAKER_KEYS if key in said), "")
-    model = next((said[key] for key in _MODEL_KEYS if key in said), "")
+    return _full_name(maker, next((said[key] for key in _MODEL_KEYS if key in said), ""))
+
+
+def _full_name(maker: str, model: str) -> str:
+    """Maker and model, the maker once; empty without a model."""
     return (model if model.casefold().startswith(maker.casefold()) else f"{maker} {model}").strip() if model else ""

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 Array = npt.NDArray[np.float64]
 
 SUPPORT = 4  # splines that are not 0 at a given time
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrix products of the calibration run by one thread.
+
+    They are many and small. With both of two busy cores to wait for, they took five times as long.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def product(one: Array, other: Array) -> Array:
+    """Product of matrices `[..., M, K]` and `[..., K, N]`, which heeds `one_thread` where NumPy's own does not."""
+    result: Array = torch.matmul(torch.from_numpy(one), torch.from_numpy(other)).numpy()
+    return result
 
 
 class SplineValues(NamedTuple):
@@ -35,28 +58,76 @@ def bspline_values(times: Array) -> SplineValues:
     return SplineValues(below.astype(np.int64) - 1, values / 6.0)
 
 
-def solve_block_tridiagonal(diagonal: Array, below: Array, right: Array) -> Array:
-    """Solve a symmetric positive definite system whose unknowns only meet those of the next block.
+def bspline_slopes(times: Array) -> Array:
+    """Derivatives of the splines that `bspline_values` gives, `[..., 4]`."""
+    part = times - np.floor(times)
+    slopes = np.stack(
+        [-((1.0 - part) ** 2), 3.0 * part**2 - 4.0 * part, -3.0 * part**2 + 2.0 * part + 1.0, part**2], axis=-1
+    )
+    return 0.5 * slopes
+
+
+def component_products(one: Array, other: Array) -> Array:
+    """Products of `[P, C, 2, A]` and `[P, C, 2, B]`, summed over the two components: `[P, C, A B]`."""
+    # Written out: as many tiny matrix products as there are cells take several times as long.
+    summed = one[:, :, 0, :, None] * other[:, :, 0, None] + one[:, :, 1, :, None] * other[:, :, 1, None]
+    return summed.reshape(*summed.shape[:2], -1)
+
+
+def straightening(stiff: Array, blocks: int, size: int) -> Array:
+    """Equations that pull the second differences of a path towards 0, over each block of knots and the next.
+
+    Args:
+        stiff: `[D]`, how strongly, for each of its coordinates.
+        blocks: how many.
+        size: knots in each.
+
+    Returns:
+        `[blocks, 2 size D, 2 size D]`.
+    """
+    second = np.zeros((size, 2 * size))
+    for knot in range(size):
+        second[knot, knot : knot + 3] = [1.0, -2.0, 1.0]
+    every = np.repeat(np.kron(second.T @ second, np.diag(stiff))[None], blocks, axis=0)
+    every[-1] = np.kron(second[:-2].T @ second[:-2], np.diag(stiff))
+    return every
+
+
+def factored(diagonal: Array, below: Array) -> list[Array]:
+    """Inverses of the pivots of a symmetric positive definite system whose unknowns only meet those of the next block.
 
     Args:
         diagonal: `[N, M, M]`, blocks on the diagonal.
         below: `[N - 1, M, M]`, block `j` lies in block row `j + 1` and block column `j`.
-        right: `[N, M]`.
 
     Returns:
-        `[N, M]`. The cost grows with N, not with its cube: a longer clip takes proportionally longer.
+        N matrices `[M, M]`. The cost grows with N, not with its cube: a longer clip takes proportionally longer.
     """
     inverses: list[Array] = []
-    reduced: list[Array] = []
-    for index in range(len(diagonal)):
-        block, vector = diagonal[index], right[index]
+    for index, block in enumerate(diagonal):
         if index:
-            factor = below[index - 1] @ inverses[-1]
-            block = block - factor @ below[index - 1].T
-            vector = vector - factor @ reduced[-1]
-        inverses.append(np.linalg.inv(block))
-        reduced.append(vector)
+            link = below[index - 1]
+            block = block - product(product(link, inverses[-1]), link.T)
+        inverses.append(torch.linalg.inv(torch.from_numpy(np.ascontiguousarray(block))).numpy())
+    return inverses
+
+
+def solve_factored(inverses: list[Array], below: Array, right: Array) -> Array:
+    """The solution of a system that `factored` has prepared; right sides and solution `[N, M]` or `[N, M, K]`."""
+    reduced = [right[0]]
+    for vector, link, inverse in zip(right[1:], below, inverses, strict=False):
+        reduced.append(vector - link @ (inverse @ reduced[-1]))
     solution = [inverses[-1] @ reduced[-1]]
-    for index in range(len(diagonal) - 2, -1, -1):
+    for index in range(len(inverses) - 2, -1, -1):
         solution.append(inverses[index] @ (reduced[index] - below[index].T @ solution[-1]))
     return np.stack(solution[::-1])
+
+
+def log_determinant(inverses: list[Array]) -> float:
+    """Of the system that `factored` has prepared."""
+    return -float(sum(np.linalg.slogdet(inverse)[1] for inverse in inverses))
+
+
+def solve_block_tridiagonal(diagonal: Array, below: Array, right: Array) -> Array:
+    """Solve a system as `factored` describes it, for one right side `[N, M]`."""
+    return solve_factored(factored(diagonal, below), below, right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from qrsc.calibrate.cameras import choose_mode
 from qrsc.calibrate.clip import LOOKS, calibrate_clip
@@ -20,7 +21,7 @@ from qrsc.timing import Scan
 def calibrate_source(
     source: Path,
     *,
-    scan: Scan | None,
+    scan: Scan | Literal["any"] | None,
     camera: str | None,
     fps: float | None,
     plot: Path | None,
@@ -39,7 +40,13 @@ def calibrate_source(
         notes += [f"          or {other}" for other in others]
     with progress_bar(quiet or as_json) as progress:
         task = progress.add_task("calibrating", total=LOOKS[-1] + 1)
-        found = calibrate_clip(clip, scan=scan, around=around, advance=lambda: progress.advance(task))
+        found = calibrate_clip(
+            clip,
+            scan=None if scan == "any" else scan,
+            either_axis=scan == "any",
+            around=around,
+            advance=lambda: progress.advance(task),
+        )
     if plot is not None:
         write_curve(plot, found, f"{source.name}: {_headline(found)}")
     if sweep is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 ScanOption = Literal["top-down", "bottom-up", "left-right", "right-left"]
+SoughtScanOption = Literal["top-down", "bottom-up", "left-right", "right-left", "any"]
 InstantOption = Literal["first", "middle", "last"]
 MotionOption = Literal["linear", "quadratic", "cubic"]
 FusionOption = Literal["none", "mean", "rsa2", "rsa2-lite"]
@@ -23,3 +24,6 @@ EvaluateLayoutOption = Literal["carla", "fastec", "bsrsc", "acc", "plain", "sim"
 TruthOption = Literal["first", "middle", "both"]
 SplitOption = Literal["train", "val", "test"]
 FusionNetworkOption = Literal["rsa2", "rsa2-lite"]
+FusedMotionOption = Literal["quadratic", "linear", "none"]
+InterpolationOption = Literal["bilinear", "bicubic"]
+TrainLayoutOption = Literal["carla", "fastec", "bsrsc", "plain", "sim"]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from qrsc.cli.errors import readable_errors
-from qrsc.cli.options import ScanOption
+from qrsc.cli.options import SoughtScanOption
 
 UNDETERMINED = 3
 
@@ -17,7 +17,11 @@ UNDETERMINED = 3
 def calibrate(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A video, or a folder of images.")],
     scan: Annotated[
-        ScanOption | None, typer.Option(show_default=False, help="Direction of the stored rows; found if not given.")
+        SoughtScanOption | None,
+        typer.Option(
+            show_default=False,
+            help="Direction of the stored frames. Found along their shorter side if not given; any: along both sides.",
+        ),
     ] = None,
     camera: Annotated[
         str | None, typer.Option(metavar="NAME", show_default=False, help="Look around this camera's readout.")

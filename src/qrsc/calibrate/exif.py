@@ -1,0 +1,83 @@
+"""Maker and model of the camera in the metadata (EXIF) of image files: JPEG, PNG and TIFF."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+_MAKER, _MODEL = 0x010F, 0x0110
+_TEXT = 2  # type of a field: characters, closed by a zero
+_LONGEST_TEXT = 256
+_MOST_FIELDS = 512
+_SEGMENTS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
+_START_OF_SCAN = 0xDA
+_EXIF = b"Exif\0\0"
+
+
+def image_camera(path: Path) -> tuple[str, str]:
+    """Maker and model that an image file names; empty strings where it names none or its metadata is damaged."""
+    with path.open("rb") as file:
+        try:
+            tags = _metadata(file)
+            said = {} if tags is None else _texts(tags)
+        except struct.error:  # the file ends within its metadata
+            said = {}
+    return said.get(_MAKER, ""), said.get(_MODEL, "")
+
+
+def _metadata(file: BinaryIO) -> bytes | None:
+    """The part of a file that is laid out like a TIFF file and holds the fields."""
+    start = file.read(8)
+    if start[:2] == b"\xff\xd8":
+        file.seek(2)
+        return _in_jpeg(file)
+    if start == b"\x89PNG\r\n\x1a\n":
+        return _in_png(file)
+    if start[:4] in (b"II*\0", b"MM\0*"):
+        file.seek(0)
+        return file.read()
+    return None
+
+
+def _in_jpeg(file: BinaryIO) -> bytes | None:
+    while True:
+        mark, kind = struct.unpack(">BB", file.read(2))
+        while kind == 0xFF:  # marks may be preceded by any number of these
+            (kind,) = struct.unpack(">B", file.read(1))
+        if mark != 0xFF or kind == _START_OF_SCAN:
+            return None
+        if kind in _SEGMENTS_WITHOUT_LENGTH:
+            continue
+        (length,) = struct.unpack(">H", file.read(2))
+        content = file.read(max(0, length - 2))
+        if kind == 0xE1 and content.startswith(_EXIF):
+            return content[len(_EXIF) :]
+
+
+def _in_png(file: BinaryIO) -> bytes | None:
+    while header := file.read(8):
+        length, kind = struct.unpack(">I4s", header)
+        if kind == b"eXIf":
+            return file.read(length)
+        file.seek(length + 4, 1)  # the content and its check sum
+    return None
+
+
+def _texts(tags: bytes) -> dict[int, str]:
+    """The fields of the first directory that hold text."""
+    order = {b"II": "<", b"MM": ">"}.get(tags[:2])
+    if order is None:
+        return {}
+    (place,) = struct.unpack_from(f"{order}I", tags, 4)
+    (count,) = struct.unpack_from(f"{order}H", tags, place)
+    found = {}
+    for index in range(min(count, _MOST_FIELDS)):
+        field = place + 2 + 12 * index
+        tag, kind, length = struct.unpack_from(f"{order}HHI", tags, field)
+        if kind == _TEXT and tag in (_MAKER, _MODEL):
+            # Up to four characters stand in the field itself, longer texts where it points to.
+            start = field + 8 if length <= 4 else struct.unpack_from(f"{order}I", tags, field + 8)[0]
+            text = tags[start : start + min(length, _LONGEST_TEXT)].split(b"\0")[0]
+            found[tag] = text.decode("utf-8", errors="replace").strip()
+    return found

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from qrsc.calibrate.motions import GRID, ClipMotions
+from qrsc.calibrate.rigid import RigidModel
+
+HEIGHT, WIDTH, PAIRS = 480, 640, 40
+BEND = 0.3
+
+
+def walked(gamma: float, seed: int) -> ClipMotions:
+    """Motions seen while turning and moving through a scene with near ground and a wall on the left."""
+    random = np.random.default_rng(seed)
+    rate, phase = random.uniform(0.04, 0.3, (6, 4)), random.uniform(0.0, 2.0 * np.pi, (6, 4))
+    # Speeds in pixels per frame: turns and roll, then shifts, which count as much as the scene is near.
+    speed = np.array([4.0, 4.0, 2.0, 1.5, 1.5, 1.0])[:, None] * random.normal(size=(6, 4)) / 2.0
+
+    def path(times: np.ndarray) -> np.ndarray:
+        waves = np.sin(2.0 * np.pi * rate * times[..., None, None] + phase)
+        coordinates: np.ndarray = (speed / (2.0 * np.pi * rate) * waves).sum(-1)  # [..., 6]
+        coordinates[..., 5] += 2.0 * times
+        return coordinates
+
+    rows, columns = GRID
+    y, x = np.meshgrid((np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij")
+    near = (0.3 + 1.2 * np.maximum(y - 0.4, 0.0) + 1.5 * np.maximum(0.5 - x, 0.0)).reshape(-1)
+    place = np.stack([x.ravel() * WIDTH, y.ravel() * HEIGHT], -1)[None].repeat(PAIRS, 0)
+    start = np.arange(PAIRS)[:, None]
+    shift = np.zeros_like(place)
+    for _ in range(20):
+        u, v = np.moveaxis((place + 0.5 * shift - np.array([WIDTH, HEIGHT]) / 2) / (WIDTH / 2), -1, 0)
+        end = start + 1.0 + gamma * (place + shift)[..., 1] / HEIGHT
+        step = path(end) - path(start + gamma * place[..., 1] / HEIGHT)
+        across = BEND * (u * step[..., 0] + v * step[..., 1])
+        shift = step[..., :2] + np.stack([u * across - v * step[..., 2], v * across + u * step[..., 2]], -1)
+        shift = shift + near[:, None] * (step[..., 3:5] + np.stack([u, v], -1) * step[..., 5:])
+    shift = shift + 0.05 * random.normal(size=shift.shape)
+    return ClipMotions(place, shift, np.ones(shift.shape[:2]), (HEIGHT, WIDTH))
+
+
+@pytest.mark.parametrize(("gamma", "start"), [(0.4, 0.6), (0.85, 0.6)])
+def test_gamma_is_found_where_parallax_shears_the_picture(gamma: float, start: float) -> None:
+    motions = walked(gamma, 1)
+    fit, doubt = RigidModel(motions).fit(start)
+    assert fit.gamma == pytest.approx(gamma, abs=0.015)
+    assert 0.0 < doubt < 0.03
+    assert fit.bend == pytest.approx(BEND, abs=0.05)
+
+
+def test_near_things_are_told_from_far_ones() -> None:
+    model = RigidModel(walked(0.6, 2))
+    fit, _ = model.fit(0.5)
+    found = model.depth.at_cells(fit.nearness).mean(0).reshape(GRID)
+    # Left and right are expected to be alike, so that the wall can only be known from its motion.
+    assert found[:, :4].mean() > 1.3 * found[:, -4:].mean()
+
+
+def test_a_thing_that_goes_its_own_way_loses_its_weight() -> None:
+    motions = walked(0.6, 3)
+    cells = motions.shift.reshape(PAIRS, *GRID, 2)
+    cells[:, 2:6, 2:6] += np.array([7.0, -5.0])
+    fit, _ = RigidModel(motions).fit(0.5)
+    assert fit.gamma == pytest.approx(0.6, abs=0.02)
+    assert fit.weight.reshape(PAIRS, *GRID)[:, 2:6, 2:6].max() < 0.05
+
+
+def test_half_of_a_clip_is_less_sure_than_the_whole() -> None:
+    motions = walked(0.6, 4)
+    place, shift, weight = (part[: PAIRS // 2] for part in (motions.place, motions.shift, motions.weight))
+    half = ClipMotions(place, shift, weight, motions.size)
+    assert RigidModel(half).fit(0.6)[1] > RigidModel(motions).fit(0.6)[1]
