@@ -142,7 +142,7 @@ def _head(weights: Weights, options: Rsa2Options, number: int, features: Tensor,
         outputs.append(adacof(frames[:, i], taps[0], taps[1], taps[2]))
         pair = torch.cat([features[:, :, i], average], 1)
         gathered = _leaky(_convolved(pair.unsqueeze(2), weights, f"heads.{number}.gather").squeeze(2))
-        masks.append(torch.exp(_subnet(gathered, weights, f"heads.{number}.mask") + likely[:, i]))
+        masks.append(torch.exp(_subnet(gathered, weights, f"heads.{number}.mask", 0.2) + likely[:, i]))
     far = sum(distance[:, i] for i in range(count))
     near = [(1.0 - distance[:, i] / far).clamp_min(0.02) if options.time_grid == "true" else 1.0 for i in range(count)]
     total = sum(mask * weight for mask, weight in zip(masks, near, strict=True))
@@ -166,11 +166,12 @@ def _prior(frames: Tensor, valid: Tensor, distance: Tensor, centre: int) -> Tens
     return result
 
 
-def _subnet(features: Tensor, weights: Weights, name: str) -> Tensor:
-    """Two convolutions with rectifiers and one that doubles the size of `[B, C, h, w]`."""
+def _subnet(features: Tensor, weights: Weights, name: str, slope: float = 0.0) -> Tensor:
+    """Two convolutions with rectifiers, the second leaky, and one that doubles the size of `[B, C, h, w]`."""
     deep = features.unsqueeze(2)
     deep = _convolved(deep, weights, f"{name}.0").clamp_min(0.0)
-    deep = _convolved(deep, weights, f"{name}.2").clamp_min(0.0)
+    deep = _convolved(deep, weights, f"{name}.2")
+    deep = torch.where(deep > 0, deep, slope * deep)
     return _transposed(deep, weights, f"{name}.4", (1, 2, 2), (0, 1, 1)).squeeze(2)
 
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from qrsc.fusion import load_fusion, mean_fusion
-from qrsc.fusion.lite import LiteNetwork, LiteOptions, filter_pictures
+from qrsc.fusion.lite import LARGEST_COLOUR, LiteNetwork, LiteOptions, filter_pictures
 from qrsc.fusion.neural import NetworkFusion, build_network
 from qrsc.weights import WeightsError, shipped_weights
 
@@ -32,6 +33,17 @@ def test_all_of_it_learns() -> None:
     randomise(network)
     network(aligned_frames(3, (32, 32))).square().mean().backward()
     assert not [name for name, p in network.named_parameters() if p.grad is None or not bool(p.grad.any())]
+
+
+def test_its_own_colours_are_bounded_and_a_choice() -> None:
+    aligned = aligned_frames(3, (32, 32))
+    network = LiteNetwork(replace(TINY, colours=True))
+    torch.testing.assert_close(network(aligned), mean_fusion(aligned).image, atol=1e-3, rtol=0)  # none at first
+    assert network.colour.bias is not None
+    nn.init.constant_(network.colour.bias, 1e3)
+    added = network(aligned) - LiteNetwork(TINY)(aligned)
+    torch.testing.assert_close(added, torch.full_like(added, LARGEST_COLOUR), atol=1e-3, rtol=0)
+    assert not hasattr(LiteNetwork(TINY), "colour")
 
 
 def test_it_costs_at_most_40_gflop_for_a_vga_frame() -> None:

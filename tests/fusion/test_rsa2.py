@@ -8,7 +8,7 @@ import torch
 from qrsc import reference_fusion
 from qrsc.flow.network import parameter_count
 from qrsc.fusion import AlignedFrames, mean_fusion
-from qrsc.fusion.heads import time_weights
+from qrsc.fusion.heads import AdaCofHead, time_weights
 from qrsc.fusion.neural import NetworkFusion, tile_starts
 from qrsc.fusion.rsa2 import Rsa2Network, Rsa2Options, unit_time_distance
 
@@ -39,6 +39,21 @@ def test_the_published_network_has_its_published_size() -> None:
     assert parameter_count(Rsa2Network(Rsa2Options.published())) == 7_518_564  # the paper says 7.52 million
     simple = parameter_count(Rsa2Network(Rsa2Options(encoder="unet")))
     assert simple == pytest.approx(7.5e6, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mask_width", [1, 9])
+def test_what_kernels_and_masks_are_made_from_is_neither_small_nor_silent(seed: int, mask_width: int) -> None:
+    torch.manual_seed(seed)
+    network = Rsa2Network(replace(SMALL, mask_width=mask_width))
+    sizes: list[float] = []
+    for head in network.heads:
+        assert isinstance(head, AdaCofHead)
+        for part in (head.weights, head.alpha, head.beta, head.mask):
+            part[3].register_forward_hook(lambda layer, given, made: sizes.append(float(made.detach().abs().mean())))
+    network(aligned_frames(3, (32, 32)))
+    assert len(sizes) == 12
+    assert 0.03 < min(sizes) < max(sizes) < 10.0  # 0.0000 to 0.04 with PyTorch's own first weights
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

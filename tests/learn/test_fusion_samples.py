@@ -9,11 +9,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc.flow import FlowPair
+from qrsc.flow import ConfidentFlows, FlowPair
 from qrsc.fusion import mean_fusion
-from qrsc.learn.fusion_losses import TERMS, TermName, balanced, census, charbonnier, laplacian, load_term, mse
+from qrsc.learn.alignment import Alignment, clip_flows
+from qrsc.learn.fusion_losses import (
+    TERMS,
+    TermName,
+    balanced,
+    census,
+    charbonnier,
+    laplacian,
+    load_term,
+    mse,
+    proportional,
+)
 from qrsc.learn.fusion_rendering import WorldSamples
-from qrsc.learn.fusion_samples import Alignment, FusionSamples, graded, join_samples, mirrored
+from qrsc.learn.fusion_samples import FusionSamples, SamplePool, graded, join_samples, mirrored
 from qrsc.learn.fusion_scores import score_fusion
 from qrsc.learn.rendering import training_textures
 from qrsc.pipeline import Corrector
@@ -27,32 +38,39 @@ PICTURE = torch.rand(2, 3, 24, 32, generator=torch.Generator().manual_seed(0))
 
 def test_losses_by_hand() -> None:
     off = PICTURE + 0.1
-    assert float(charbonnier(off, PICTURE)) == pytest.approx((0.01 + 1e-6) ** 0.5, rel=1e-4)
-    assert float(mse(off, PICTURE)) == pytest.approx(0.01, rel=1e-4)
-    assert float(laplacian(off, PICTURE)) == pytest.approx(0.1, rel=1e-4)  # no band but the coarsest differs
-    assert float(census(off, PICTURE)) == pytest.approx(0.0, abs=1e-9)  # nor does any pixel against its neighbours
-    assert float(census(PICTURE.flip(-1), PICTURE)) > 0.3
+    assert charbonnier(off, PICTURE).tolist() == pytest.approx([(0.01 + 1e-6) ** 0.5] * 2, rel=1e-4)
+    assert mse(off, PICTURE).tolist() == pytest.approx([0.01] * 2, rel=1e-4)
+    assert laplacian(off, PICTURE).tolist() == pytest.approx([0.1] * 2, rel=1e-4)  # only the coarsest band differs
+    assert census(off, PICTURE).tolist() == pytest.approx([0.0] * 2, abs=1e-9)  # nor any pixel against its neighbours
+    assert float(census(PICTURE.flip(-1), PICTURE).min()) > 0.3
     blurred = torch.nn.functional.avg_pool2d(PICTURE, 3, 1, 1, count_include_pad=False)
-    assert float(laplacian(blurred, PICTURE)) > float(charbonnier(blurred, PICTURE))
+    assert bool((laplacian(blurred, PICTURE) > charbonnier(blurred, PICTURE)).all())
 
 
 @pytest.mark.parametrize("name", ["charbonnier", "mse", "laplacian", "census"])
 def test_gradients_of_losses_are_finite_also_without_error(name: TermName) -> None:
     picture = PICTURE.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(load_term(name)(picture, PICTURE), picture)
+    (slope,) = torch.autograd.grad(load_term(name)(picture, PICTURE).sum(), picture)
     assert bool(slope.isfinite().all())
 
 
 def test_terms_are_balanced_by_ratios_without_gradient() -> None:
-    x = torch.tensor(3.0, requires_grad=True)
+    x = torch.tensor([3.0, 3.0], requires_grad=True)
     first, second, third = 2.0 * x, 0.01 * x.square(), 5.0 - x
     total = balanced([first, second, third])
     assert total.item() == pytest.approx(3 * 6.0)
     (slope,) = torch.autograd.grad(total, x)
-    assert float(slope) == pytest.approx(2.0 + 6.0 / 0.09 * 0.06 - 6.0 / 2.0)
+    assert slope.tolist() == pytest.approx([(2.0 + 6.0 / 0.09 * 0.06 - 6.0 / 2.0) / 2] * 2)
     nothing = balanced([2.0 * x, 0.0 * x])
     assert nothing.item() == pytest.approx(6.0)
-    assert float(torch.autograd.grad(nothing, x)[0]) == 2.0
+    assert torch.autograd.grad(nothing, x)[0].tolist() == [1.0, 1.0]
+
+
+def test_proportional_losses_count_every_sample_alike() -> None:
+    errors = torch.tensor([1e-1, 1e-3], requires_grad=True)
+    (slope,) = torch.autograd.grad(proportional([errors, 2.0 * errors]), errors)
+    assert (slope * errors).tolist() == pytest.approx([1.0, 1.0], rel=2e-3)
+    assert bool(proportional([torch.zeros(2)]).isfinite())
 
 
 def test_the_perceptual_loss_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
@@ -80,8 +98,7 @@ def test_clips_are_aligned_as_the_pipeline_does() -> None:
     frames = torch.rand(2, 5, 3, 24, 32, generator=generator)
     readout = Readout(0.7)
     flow = GivenFlow(1.7)
-    pairs = [flow(frames[:, k], frames[:, k + 1]) for k in range(4)]
-    align = Alignment(frames, [pair.forward for pair in pairs], [pair.backward for pair in pairs], readout)
+    align = Alignment(frames, clip_flows(frames, flow), readout)
     found = align(range(1, 4), 1, readout.instant("middle"))
     fused = mean_fusion(found)
     for number in range(2):
@@ -89,6 +106,47 @@ def test_clips_are_aligned_as_the_pipeline_does() -> None:
         torch.testing.assert_close(fused.image[number], expected, atol=2e-5, rtol=0)
     one_sided = align(range(1, 4), 1, 0.35, [(1, -1), (3, 1)])
     assert bool(one_sided.frames.isfinite().all())
+
+
+class SureFlow(GivenFlow):
+    """The same, with a confidence of its own."""
+
+    def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows:
+        sure = torch.linspace(0.2, 1.0, first.shape[-1]).expand(len(first), 1, *first.shape[-2:])
+        return ConfidentFlows(self(first, second), sure, 0.5 * sure)
+
+
+def test_alignment_takes_the_estimators_own_confidences() -> None:
+    frames = torch.rand(2, 4, 3, 16, 24, generator=torch.Generator().manual_seed(1))
+    flows = clip_flows(frames, SureFlow(1.0))
+    assert len(flows) == 3
+    for each in flows:
+        assert each.forward_confidence is not None
+        assert each.backward_confidence is not None
+        assert each.forward_confidence.shape == (2, 1, 16, 24)
+        torch.testing.assert_close(each.backward_confidence, 0.5 * each.forward_confidence)
+    assert clip_flows(frames, GivenFlow(1.0))[0].forward_confidence is None
+
+
+def test_alignment_of_other_orders_and_of_none() -> None:
+    frames = torch.rand(1, 5, 3, 16, 24, generator=torch.Generator().manual_seed(1))
+    readout = Readout(0.8)
+    flows = clip_flows(frames, GivenFlow(1.7))
+    flows[2] = ConfidentFlows(FlowPair(*(1.5 * each for each in flows[2].flows)), None, None)  # it speeds up
+    linear, quadratic = (
+        Alignment(frames, flows, readout, motion=motion)(range(1, 4), 1, 0.4).correction_fields[:, 1]
+        for motion in ("linear", "quadratic")
+    )
+    assert float((linear - quadratic).abs().max()) > 0.03
+    nothing = Alignment(frames, [], readout, motion="none")(range(1, 4), 1, 0.4)
+    assert torch.equal(nothing.frames, frames[:, 1:4])
+    assert not bool(nothing.correction_fields.any())
+    assert bool(nothing.valid.all())
+    assert float(nothing.time_distance[0, 0].min()) > 0.5
+    with pytest.raises(ValueError, match="choose one of quadratic, linear, none"):
+        Alignment(frames, flows, readout, motion="cubic")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="5 frames have flows between neighbours, one less; got 3"):
+        Alignment(frames, flows[:3], readout)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +180,15 @@ def test_mirrored_and_graded_samples_are_as_near_their_truth(world_samples: Fusi
     other = graded(world_samples, torch.Generator().manual_seed(6))
     assert not torch.equal(other.truth, world_samples.truth)
     assert score_fusion(mean_fusion, other).everywhere > before.everywhere - 4.0
+
+
+def test_a_pool_prefers_parts_that_the_centre_frame_does_not_show() -> None:
+    hidden = []
+    for choosy in (0.0, 1.0):
+        with SamplePool(ToySamples(scenes=8), capacity=8, device="cpu", uses=1e9, seed=3) as pool:
+            pool.crop, pool.choosy = (16, 16), choosy
+            hidden.append(sum(float((~pool.draw(8).seen).float().mean()) for _ in range(12)) / 12)
+    assert hidden[1] > 1.3 * hidden[0]
 
 
 def test_some_of_the_frames_can_be_chosen() -> None:

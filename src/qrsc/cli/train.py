@@ -12,11 +12,16 @@ import torch
 from torch import Tensor
 
 from qrsc.cli.demo import parse_size
+from qrsc.data.dataset import Dataset, index_data
+from qrsc.data.layouts import Split
 from qrsc.flow import load_flow
 from qrsc.flow.network import MULTIPLE
 from qrsc.flow.neural import NeuralFlow
 from qrsc.fusion import mean_fusion
-from qrsc.fusion.neural import NetworkFusion
+from qrsc.fusion.neural import FusionNetwork, NetworkFusion, load_network, network_from_file
+from qrsc.learn.alignment import AlignmentMotion
+from qrsc.learn.fusion_folders import FRAMES as WINDOW
+from qrsc.learn.fusion_folders import FolderSamples, MixedSamples
 from qrsc.learn.fusion_losses import TERMS, TermName
 from qrsc.learn.fusion_rendering import WorldSamples
 from qrsc.learn.fusion_samples import join_samples
@@ -28,6 +33,7 @@ from qrsc.learn.rendering import WorldPairs, training_textures
 from qrsc.learn.runs import own_device, own_rank
 from qrsc.learn.scores import score_flow, score_table
 from qrsc.learn.train_flow import WEIGHTS, FlowOptions, train_flow
+from qrsc.warp import Interpolation
 from qrsc.weights import load_weights, read_weights
 
 HELD_OUT_SEED = 12345  # of the pairs that the figures at the end are measured on; training seeds are drawn otherwise
@@ -117,6 +123,13 @@ class FusionRun:
     crop: str
     loss: str | None
     flow: str
+    motion: AlignmentMotion
+    interpolation: Interpolation
+    data: Path | None
+    layout: str | None
+    split: Split | None
+    share: float
+    teacher: str | None
     textures: Path | None
     start: str | None
     resume: bool
@@ -144,26 +157,55 @@ def train_fusion_network(run: FusionRun, *, quiet: bool) -> str:
             f"both sides of --crop must be multiples of {MULTIPLE} and fit into --size; got {run.crop} of {run.size}."
         )
     device = own_device()
+    folders = _folder_samples(run, size, device)
+    teacher = None if run.teacher is None else _fusion_network(run.teacher)
     textures = training_textures(run.textures, device)
     flow = None if run.flow == "true" else load_flow(run.flow)
+    worlds = WorldSamples(textures, size, flow, scenes=run.scenes, motion=run.motion, interpolation=run.interpolation)
     network = train_fusion(
         run.output,
-        WorldSamples(textures, size, flow, scenes=run.scenes),
+        worlds if folders is None else MixedSamples(folders, worlds, run.share),
         _fusion_options(run, crop, device),
         resume=run.resume,
         start=_first_weights(run.start),
+        teacher=teacher,
         logger=_tensorboard(run.output) if run.tensorboard else False,
         progress_bar=not quiet,
     )
     if own_rank(run.devices) > 0:
         return ""
-    render = WorldSamples(textures, size, flow, scenes=4, frames=5)
+    render = replace(worlds, scenes=4, frames=5)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     samples = join_samples([render(generator) for _ in range(HELD_OUT_SAMPLES // 4)])
     fusions = {"none": None, "mean": mean_fusion, run.network: NetworkFusion(network)}
     scores = {name: score_fusion(fusion, samples) for name, fusion in fusions.items()}
-    heading = f"PSNR in dB on {len(samples)} samples that were not trained on:"
+    heading = f"PSNR in dB on {len(samples)} simulated samples that were not trained on:"
     return f"{heading}\n\n{fusion_table(scores)}\n\nwrote {run.output / FUSION_WEIGHTS}"
+
+
+def _folder_samples(run: FusionRun, size: tuple[int, int], device: torch.device) -> FolderSamples | None:
+    """Samples of the data set that was asked for; None if none was."""
+    if run.data is None or run.layout is None:
+        if run.data is not None or run.layout is not None:
+            raise ValueError("--data and --layout belong together: where a data set is, and how it lies there.")
+        return None
+    if run.flow == "true":
+        raise ValueError("the true flow of a data set is not known; name another --flow, or leave out --data.")
+    sequences = index_data(run.data, run.layout, split=run.split)
+    windows = Dataset(sequences, frames=WINDOW)
+    return FolderSamples(
+        windows,
+        size,
+        load_flow(run.flow),
+        count=run.scenes,
+        device=device,
+        motion=run.motion,
+        interpolation=run.interpolation,
+    )
+
+
+def _fusion_network(named: str) -> FusionNetwork:
+    return network_from_file(Path(named)) if named.endswith(".safetensors") else load_network(named)
 
 
 def _fusion_options(run: FusionRun, crop: tuple[int, int], device: torch.device) -> FusionOptions:
@@ -177,6 +219,8 @@ def _fusion_options(run: FusionRun, crop: tuple[int, int], device: torch.device)
         total_minutes=run.total_minutes or run.minutes or math.inf,
         minutes=run.minutes or math.inf,
         peak=run.peak or recipe.peak,
+        motion=run.motion,
+        interpolation=run.interpolation,
         pool=run.pool,
         uses=run.uses,
         compiled=device.type == "cuda" if run.compiled is None else run.compiled,

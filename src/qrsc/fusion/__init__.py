@@ -34,6 +34,6 @@ def load_fusion(name: FusionName) -> Fusion | None:
         return None
     if name == "mean":
         return mean_fusion
-    from qrsc.fusion.neural import NetworkFusion, load_network
+    from qrsc.fusion.neural import shipped_fusion
 
-    return NetworkFusion(load_network(name))
+    return shipped_fusion(name)

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.attention import Block
 
 SLOPE = 0.2  # of the leaky rectifiers
+RESIDUAL = 0.2  # how much residual blocks add at first
+
+
+def keep_scale(network: nn.Module) -> None:
+    """First weights of convolutions that pass signals on at the size they come with, biases 0.
+
+    PyTorch's own make them smaller by half in every layer. Through all of RSA^2-Net 0.03 was left for the kernels and
+    0.004 for the masks, whose last layers start at 0. Eight samples to be learned by heart, narrow network, 150 steps:
+    +0.6 dB over the mean with PyTorch's, +1.5 dB with these.
+    """
+    for layer in network.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
+            taps = math.prod(layer.kernel_size) / layer.groups
+            if isinstance(layer, (nn.ConvTranspose2d, nn.ConvTranspose3d)):
+                taps /= math.prod(layer.stride)  # an output meets only some of them
+            nn.init.normal_(layer.weight, std=(2.0 / (1.0 + SLOPE**2) / (layer.in_channels * taps)) ** 0.5)
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
+    for block in network.modules():
+        if isinstance(block, ResidualBlock):
+            with torch.no_grad():
+                block.second.weight.mul_(RESIDUAL)
 
 
 class ResidualBlock(nn.Module):

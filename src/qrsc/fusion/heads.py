@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.adacof import adacof
-from qrsc.fusion.encoder import SLOPE
+from qrsc.fusion.encoder import SLOPE, keep_scale
 from qrsc.fusion.mean import log_weights
 
 # A frame that does not show a pixel starts with e^-12 of the weight of one that does: enough to be left out, little
@@ -67,16 +67,22 @@ class AdaCofHead(nn.Module):
         identity: start as the frames themselves, weighted by the masks; otherwise as 0.
         prior: start masks from the weights of `mean_fusion`; otherwise they are learned from nothing, as published.
         time_grid: weigh frames by closeness in time, too.
+        mask_width: channels that masks are made from.
     """
 
-    def __init__(self, channels: int, taps: int, *, identity: bool, prior: bool, time_grid: bool) -> None:
+    def __init__(
+        self, channels: int, taps: int, *, identity: bool, prior: bool, time_grid: bool, mask_width: int
+    ) -> None:
         super().__init__()
         self.identity, self.use_prior, self.time_grid = identity, prior, time_grid
-        self.weights, self.alpha, self.beta = (_subnet(channels, taps * taps) for _ in range(3))
+        self.weights, self.alpha, self.beta = (_subnet(channels, taps * taps, taps * taps) for _ in range(3))
         # The masks of the paper look at all frames' features beside each other, and need as many as were trained
         # with. Each frame's own beside the mean of all says the same for any number.
         self.gather = nn.Conv2d(2 * channels, channels, 1)
-        self.mask = _subnet(channels, 1)
+        # Leaky: of one channel alone a rectifier can make 0 everywhere, and then no mask is ever learned. So it was for
+        # two of the three heads with the first random weights.
+        self.mask = _subnet(channels, mask_width, 1, slope=SLOPE)
+        keep_scale(self)
         for net in (self.weights, self.alpha, self.beta, self.mask):
             _start_at_zero(net)
 
@@ -108,7 +114,7 @@ class DirectHead(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.colours = _subnet(channels, 3)
+        self.colours = _subnet(channels, 3, 3)
 
     def forward(self, features: Tensor, pictures: Pictures) -> Tensor:
         """Features `[B, C, T, H / 2, W / 2]` to `[B, 3, H, W]`."""
@@ -116,14 +122,14 @@ class DirectHead(nn.Module):
         return colours.to(pictures.frames.dtype)
 
 
-def _subnet(channels: int, outputs: int) -> nn.Sequential:
-    """`[N, channels, H, W]` to `[N, outputs, 2 H, 2 W]`."""
+def _subnet(channels: int, width: int, outputs: int, slope: float = 0.0) -> nn.Sequential:
+    """`[N, channels, H, W]` to `[N, outputs, 2 H, 2 W]` by way of `width` channels."""
     return nn.Sequential(
         nn.Conv2d(channels, channels, 3, padding=1),
         nn.ReLU(),
-        nn.Conv2d(channels, outputs, 3, padding=1),
-        nn.ReLU(),
-        nn.ConvTranspose2d(outputs, outputs, 3, stride=2, padding=1, output_padding=1),
+        nn.Conv2d(channels, width, 3, padding=1),
+        nn.LeakyReLU(slope) if slope else nn.ReLU(),
+        nn.ConvTranspose2d(width, outputs, 3, stride=2, padding=1, output_padding=1),
     )
 
 

@@ -1,7 +1,8 @@
 """The light sibling of RSA^2-Net: 2-D and separable convolutions at a quarter of the frames' size.
 
 It starts as `mean_fusion` and learns three things for every frame: a shift that brings it closer, a small kernel that
-sharpens or smooths it, and how much it counts. Kernels add up to 1 and weights, too, so that colours cannot drift.
+sharpens or smooths it, and how much it counts. Kernels add up to 1 and weights, too, so that colours cannot drift. What
+no frame shows cannot be made of them: for that a bounded colour can be added to the result.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from qrsc.warp import backward_warp
 STRIDE = 4  # pixels of the frame a cell of the finest features
 # Unlike frames have weights down to e^-40 in the mean; what the network adds must be able to bring them back.
 LEAST_PRIOR = -2.0 * INVALID
+LARGEST_COLOUR = 0.25  # by which a colour of the network's own can change the result
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,14 @@ class LiteOptions:
         widths: channels at 1/4, 1/8 and 1/16 of the size.
         depths: blocks there; the first two twice, on the way down and up.
         kernel: side of the kernels.
+        colours: add colours of its own to the result. Not by default: in trainings of 200 to 250 steps a narrow network
+            was 0.02 dB behind with them on held-out samples, and 0.25 dB on eight to be learned by heart.
     """
 
     widths: tuple[int, int, int] = (64, 96, 128)
     depths: tuple[int, int, int] = (2, 2, 4)
     kernel: int = 3
+    colours: bool = False
 
 
 class LiteNetwork(nn.Module):
@@ -57,9 +62,13 @@ class LiteNetwork(nn.Module):
         self.up_fine = Blocks(fine, options.depths[0])
         self.finish = nn.Conv2d(fine, fine, 3, padding=1)
         self.head = nn.Conv2d(fine, (taps + 1) * STRIDE**2 + 2, 1)
-        nn.init.zeros_(self.head.weight)
-        assert self.head.bias is not None
-        nn.init.zeros_(self.head.bias)
+        # PyTorch's own first weights everywhere else: features of a tenth. With features of 1, as RSA^2-Net has them, a
+        # step changes shifts and kernels by ten times as much: on eight samples to be learned by heart, +0.3 dB after
+        # 200 steps in place of +3.2.
+        _start_at_zero(self.head)
+        if options.colours:
+            self.colour = nn.Conv2d(2 * fine, 3 * STRIDE**2, 1)
+            _start_at_zero(self.colour)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
         """One frame `[B, 3, H, W]` from several whose sides are multiples of 16.
@@ -72,11 +81,13 @@ class LiteNetwork(nn.Module):
         pictures = Pictures(frames, aligned.valid.to(frames), aligned.time_distance, aligned.centre)
         prior = pictures.prior().clamp_min(LEAST_PRIOR)  # [B, T, 1, H, W]
         features = self._features(self._inputs(aligned, pictures, prior, mean), aligned.centre, frames.shape[1])
+        features = F.relu(self.finish(features))
         kernels, scores, shifts = self._read(features)
         moved = backward_warp(frames.flatten(0, 1), shifts.to(frames.dtype)).image
         filtered = filter_pictures(moved, kernels).reshape(frames.shape)
         weight = torch.softmax(prior + scores.to(prior.dtype).reshape(prior.shape), 1)
-        return (weight * filtered).sum(1)
+        fused = (weight * filtered).sum(1)
+        return fused + self._colours(features, aligned.centre, frames.shape[1]) if self.options.colours else fused
 
     def input_mean(self, aligned: AlignedFrames) -> Tensor:
         """The mean of every colour over frames and pixels, which the network does not get to see."""
@@ -102,10 +113,16 @@ class LiteNetwork(nn.Module):
 
     def _read(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Kernels `[B T, K K, H, W]`, scores `[B T, 1, H, W]` and shifts in pixels `[B T, 2, H, W]`."""
-        found = self.head(F.relu(self.finish(features))).float()
+        found = self.head(features).float()
         shifts = F.interpolate(found[:, -2:], scale_factor=float(STRIDE), mode="bilinear", align_corners=False)
         dense = F.pixel_shuffle(found[:, :-2], STRIDE)
         return dense[:, :-1], dense[:, -1:], STRIDE * shifts
+
+    def _colours(self, features: Tensor, centre: int, count: int) -> Tensor:
+        """What is added to the result, `[B, 3, H, W]`."""
+        each = features.reshape(-1, count, *features.shape[1:])
+        found = self.colour(torch.cat([each.mean(1), each[:, centre]], 1)).float()
+        return LARGEST_COLOUR * torch.tanh(F.pixel_shuffle(found, STRIDE))
 
 
 class Blocks(nn.Module):
@@ -154,6 +171,12 @@ def filter_pictures(pictures: Tensor, kernels: Tensor) -> Tensor:
         row, column = divmod(tap, side)
         total = total + kernels[:, tap : tap + 1] * padded[..., row : row + height, column : column + width]
     return total
+
+
+def _start_at_zero(layer: nn.Conv2d) -> None:
+    nn.init.zeros_(layer.weight)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
 
 
 def _doubled(features: Tensor) -> Tensor:

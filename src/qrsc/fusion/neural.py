@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2 import MULTIPLE, Rsa2Network, Rsa2Options
-from qrsc.warp import Warped
+from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
 from qrsc.weights import (
     WeightsError,
     card,
@@ -44,13 +44,22 @@ class NetworkFusion:
         network: with its weights.
         tile: frames with a side above this go through in tiles that fade into each other; None is never.
         compiled: let `torch.compile` make the network faster; the first frame of each size then takes a minute.
+        interpolation: how the frames should be sampled that it is given: as in its training.
     """
 
-    def __init__(self, network: FusionNetwork, *, tile: int | None = LARGEST_TILE, compiled: bool = False) -> None:
+    def __init__(
+        self,
+        network: FusionNetwork,
+        *,
+        tile: int | None = LARGEST_TILE,
+        compiled: bool = False,
+        interpolation: Interpolation = "bilinear",
+    ) -> None:
         if tile is not None and (tile % TILE_STEP or tile <= OVERLAP):
             raise ValueError(f"tile must be a multiple of {TILE_STEP} and over {OVERLAP}; got {tile}.")
         self.network = network.eval().requires_grad_(False)
         self.tile = tile
+        self.interpolation: Interpolation = interpolation
         self._forward: Any = torch.compile(self.network) if compiled else self.network
         self._device: torch.device | None = None
 
@@ -87,6 +96,12 @@ class NetworkFusion:
         return total / share
 
 
+def shipped_fusion(name: str) -> NetworkFusion:
+    """The fusion by a network with weights of the package."""
+    network = load_network(name)
+    return NetworkFusion(network, interpolation=_known_interpolation(card(name).get("interpolation")))
+
+
 def load_network(name: str) -> FusionNetwork:
     """A fusion network with weights of the package."""
     if name not in shipped_weights():
@@ -109,6 +124,16 @@ def network_from_file(path: Path) -> FusionNetwork:
     return network
 
 
+def trained_motion(path: Path) -> str:
+    """What the frames were brought to the instant by that the network of a weights file was trained on."""
+    return read_notes(path).get("motion", "quadratic")
+
+
+def trained_interpolation(path: Path) -> Interpolation:
+    """How the frames were sampled that the network of a weights file was trained on."""
+    return _known_interpolation(read_notes(path).get("interpolation"))
+
+
 def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:
     """A network of a kind, `rsa2` or `rsa2-lite`, with first weights.
 
@@ -123,6 +148,16 @@ def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNet
     if kind == "rsa2-lite":
         return LiteNetwork(LiteOptions(**described))
     raise ValueError(f"unknown fusion network {kind!r}; choose one of rsa2, rsa2-lite.")
+
+
+def _known_interpolation(noted: str | None) -> Interpolation:
+    """What a card or a file says; the first weights were trained before there was a choice."""
+    for known in INTERPOLATIONS:
+        if noted == known:
+            return known
+    if noted is not None:
+        raise WeightsError(f"weights for the unknown interpolation {noted!r}; known are {', '.join(INTERPOLATIONS)}.")
+    return "bilinear"
 
 
 def arrange(network: nn.Module) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.decoder import Decoder
-from qrsc.fusion.encoder import TransformerEncoder
+from qrsc.fusion.encoder import TransformerEncoder, keep_scale
 from qrsc.fusion.heads import AdaCofHead, DirectHead, Pictures
 from qrsc.fusion.unet3d import UNetEncoder
 
@@ -39,6 +39,7 @@ class Rsa2Options:
             BS-RSC), or `none`.
         validity: look also at validity and time distance of every pixel, which the paper does not.
         prior: start masks from the weights of `mean_fusion`, which the paper does not.
+        mask_width: channels that masks are made from; 1 for the paper's number of parameters.
     """
 
     stem: int = 16
@@ -55,6 +56,7 @@ class Rsa2Options:
     time_grid: TimeGrid = "true"
     validity: bool = True
     prior: bool = True
+    mask_width: int = 25
 
     def __post_init__(self) -> None:
         if self.encoder not in ENCODERS:
@@ -67,7 +69,7 @@ class Rsa2Options:
     @classmethod
     def published(cls) -> Rsa2Options:
         """The network as the paper has it."""
-        return cls(validity=False, prior=False)
+        return cls(validity=False, prior=False, mask_width=1)
 
 
 class Rsa2Network(nn.Module):
@@ -91,6 +93,7 @@ class Rsa2Network(nn.Module):
                 options.mlp_ratio,
             )
         self.decoder = Decoder(options.widths, options.features)
+        keep_scale(self)
         self.heads = nn.ModuleList(self._head(finest) for finest in (False, False, True))
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
@@ -121,6 +124,7 @@ class Rsa2Network(nn.Module):
             identity=finest,
             prior=options.prior,
             time_grid=options.time_grid != "none",
+            mask_width=options.mask_width,
         )
 
     def _channels(self, aligned: AlignedFrames) -> Tensor:

@@ -1,7 +1,7 @@
 """What the fusion networks are held to: pixels, structure, looks; and how the terms are brought to one scale.
 
 Convention
-    Pictures are `[B, 3, H, W]` in [0, 1]; every loss is a scalar.
+    Pictures are `[B, 3, H, W]` in [0, 1]; every loss is one number for each of them, `[B]`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from torch import Tensor, nn
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census"]
+Scaling = Literal["proportional", "balanced"]
 TERMS: tuple[TermName, ...] = get_args(TermName)
 PUBLISHED: tuple[TermName, ...] = ("charbonnier", "perceptual", "mse")
 # Without a network that somebody else trained.
 DEFAULT: tuple[TermName, ...] = ("charbonnier", "mse", "laplacian")
 
 EPSILON = 1e-3
+FLOOR = 1e-6  # added to losses before their logarithm is taken; 60 dB
 LEVELS = 4  # of the Laplacian pyramid
 CENSUS_REACH = 2  # pixels; windows of 5 x 5
 CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a full one
@@ -34,33 +36,33 @@ _LUMA = (0.299, 0.587, 0.114)
 
 def charbonnier(picture: Tensor, truth: Tensor) -> Tensor:
     """Mean of `sqrt(d^2 + 1e-6)`: nearly the absolute difference, smooth at 0."""
-    return torch.sqrt((picture - truth).square() + EPSILON**2).mean()
+    return _mean(torch.sqrt((picture - truth).square() + EPSILON**2))
 
 
 def mse(picture: Tensor, truth: Tensor) -> Tensor:
     """Mean squared difference."""
-    return (picture - truth).square().mean()
+    return _mean((picture - truth).square())
 
 
 def laplacian(picture: Tensor, truth: Tensor) -> Tensor:
     """Mean absolute difference of the bands of a Laplacian pyramid, each counted as much as the finest."""
     difference = picture - truth
-    total = difference.new_zeros(())
+    total = difference.new_zeros(len(difference))
     for _ in range(LEVELS):
         if min(difference.shape[-2:]) < 2:
             break
         coarse = F.avg_pool2d(_smoothed(difference), 2, ceil_mode=True, count_include_pad=False)
         spread = F.interpolate(coarse, size=difference.shape[-2:], mode="bilinear", align_corners=False)
-        total = total + (difference - spread).abs().mean()
+        total = total + _mean((difference - spread).abs())
         difference = coarse
-    return total + difference.abs().mean()
+    return total + _mean(difference.abs())
 
 
 def census(picture: Tensor, truth: Tensor) -> Tensor:
     """How differently pixels stand against their neighbours: structure without regard to brightness."""
     difference = _ranks(picture) - _ranks(truth)
     squared = difference.square()
-    return (squared / (0.1 + squared)).mean()
+    return _mean(squared / (0.1 + squared))
 
 
 def perceptual(device: torch.device | str = "cpu") -> Loss:
@@ -73,7 +75,8 @@ def perceptual(device: torch.device | str = "cpu") -> Loss:
 
     def loss(picture: Tensor, truth: Tensor) -> Tensor:
         features = network(torch.cat([picture, truth]))
-        return sum(((a - b).abs().mean() for a, b in (each.chunk(2) for each in features)), picture.new_zeros(()))
+        pairs = (each.chunk(2) for each in features)
+        return sum((_mean((a - b).abs()) for a, b in pairs), picture.new_zeros(len(picture)))
 
     return loss
 
@@ -89,18 +92,27 @@ def load_term(name: TermName, device: torch.device | str = "cpu") -> Loss:
 
 
 def balanced(values: Sequence[Tensor]) -> Tensor:
-    """The sum of losses, all but the first scaled to its size: `L_0 + sum_k (|L_0| / |L_k|) L_k`.
+    """The sum of losses `[B]`, all but the first scaled to its size: `L_0 + sum_k (|L_0| / |L_k|) L_k` of their means.
 
     The ratios carry no gradient, so that each term pulls in its own direction with the same relative force. A term that
     is exactly 0 stays out.
     """
-    first = values[0]
+    first = values[0].mean()
     total = first
-    for value in values[1:]:
+    for value in (each.mean() for each in values[1:]):
         size = value.detach().abs()
         ratio = torch.where(size > 0, first.detach().abs() / torch.where(size > 0, size, 1.0), 0.0)
         total = total + ratio * value
     return total
+
+
+def proportional(values: Sequence[Tensor]) -> Tensor:
+    """The sum of the logarithms of losses `[B]`, in the mean over the samples.
+
+    A tenth less of an error counts alike in every sample and term, as it does in decibels. In a plain mean the samples
+    of which nothing can be made decide: one of 20 dB has a hundred times the squared error of one of 40.
+    """
+    return torch.stack([torch.log(value + FLOOR).mean() for value in values]).sum()
 
 
 class _Vgg(nn.Module):
@@ -137,6 +149,11 @@ def _vgg() -> _Vgg:
     network: Any = import_module("torchvision.models").vgg16()
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return _Vgg(network.features)
+
+
+def _mean(values: Tensor) -> Tensor:
+    """`[B]` from `[B, ...]`."""
+    return values.flatten(1).mean(1)
 
 
 def _smoothed(values: Tensor) -> Tensor:

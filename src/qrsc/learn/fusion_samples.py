@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from qrsc.flow.filling import settle_flow
 from qrsc.fusion import AlignedFrames
 from qrsc.learn.stream import Pool
-from qrsc.motion import correction_field, fit_trajectory
-from qrsc.pipeline import REGULARISATION
-from qrsc.timing import Readout
-from qrsc.warp import Warped, apply_correction
 
 
 @dataclass(frozen=True)
@@ -70,70 +65,17 @@ def join_samples(parts: Sequence[FusionSamples]) -> FusionSamples:
     return FusionSamples(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(FusionSamples)))
 
 
-class Alignment:
-    """Multi-QRS on a batch of clips: any frame corrected to an instant of any other, each motion found once.
+class SamplePool(Pool[FusionSamples]):
+    """Batches of samples: cut, mirrored with their fields and row times, and graded, in another way each time.
 
-    The same steps as in `qrsc.pipeline.Corrector`, for many clips of one readout at a time.
-
-    Args:
-        frames: `[B, N, 3, H, W]`.
-        forward: N - 1 flows `[B, 2, H, W]`, from each frame to the next.
-        backward: N - 1 flows, from each next frame back.
-        readout: what the frames are taken to be read with.
+    Attributes:
+        crop: `(height, width)` of the part that is cut out of each; all of it if None.
+        choosy: for this part of the samples two parts are drawn, and the one is taken that hides more of itself from
+            the centre frame: there is what fusion is for, and it is 2 to 3 % of the pixels.
     """
 
-    def __init__(self, frames: Tensor, forward: Sequence[Tensor], backward: Sequence[Tensor], readout: Readout) -> None:
-        self.frames, self.readout = frames, readout
-        self._flows: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # by frame and step; with confidences
-        for index, (there, back) in enumerate(zip(forward, backward, strict=True)):
-            self._flows[index, 1] = settle_flow(there, back)
-            self._flows[index + 1, -1] = settle_flow(back, there)
-
-    def __call__(
-        self, indices: Sequence[int], centre: int, tau: float, without: Sequence[tuple[int, int]] = ()
-    ) -> AlignedFrames:
-        """Some of the frames, corrected to `tau` after the start of the one at `indices[centre]`.
-
-        Args:
-            without: (frame, step) of flows that shall not be used, as at the ends of a clip.
-        """
-        warped, corrections, distances = [], [], []
-        height, width = self.frames.shape[-2:]
-        exposed = self.readout.row_times(height, width, dtype=self.frames.dtype, device=self.frames.device)
-        for index in indices:
-            flows: Mapping[int, tuple[Tensor, Tensor]] = {
-                step: self._flows[index, step]
-                for step in (-1, 1)
-                if (index, step) in self._flows and (index, step) not in without
-            }
-            trajectory = fit_trajectory(
-                {step: flow for step, (flow, _) in flows.items()},
-                self.readout,
-                order=min(2, len(flows)),
-                confidences={step: confidence for step, (_, confidence) in flows.items()},
-                regularisation=REGULARISATION,
-            )
-            apart = indices[centre] - index
-            correction = correction_field(trajectory, self.readout, tau, apart)
-            with_mask = torch.cat([self.frames[:, index], trajectory.valid.to(self.frames.dtype)], 1)
-            image, valid = apply_correction(with_mask, correction, interpolation="bilinear")
-            warped.append(Warped(image[:, :3].clamp(0.0, 1.0), valid & (image[:, 3:] > 0.5)))
-            corrections.append(correction)
-            distances.append((apart + tau - exposed).abs().expand(len(image), 1, height, width))
-        return AlignedFrames(
-            torch.stack([each.image for each in warped], 1),
-            torch.stack(corrections, 1),
-            torch.stack([each.valid for each in warped], 1),
-            torch.stack(distances, 1),
-            centre,
-            self.readout.gamma,
-        )
-
-
-class SamplePool(Pool[FusionSamples]):
-    """Batches of samples: cut, mirrored with their fields and row times, and graded, in another way each time."""
-
     crop: tuple[int, int] | None = None
+    choosy: float = 0.5
 
     def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Pictures in 8 bits, fields and times in 16."""
@@ -144,12 +86,21 @@ class SamplePool(Pool[FusionSamples]):
     def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> FusionSamples:
         """Samples, augmented."""
         if self.crop is not None:
-            drawn = _cut(drawn, self.crop, generator)
+            drawn = self._part(drawn, self.crop, generator)
         for name in ("frames", "truth"):
             drawn[name] = drawn[name].float() / 255.0
         for name in ("correction_fields", "time_distance"):
             drawn[name] = drawn[name].float()
         return graded(mirrored(FusionSamples(**drawn), generator), generator)
+
+    def _part(self, drawn: dict[str, Tensor], size: tuple[int, int], generator: torch.Generator) -> dict[str, Tensor]:
+        first = _places(drawn["truth"], size, generator)
+        second = _places(drawn["truth"], size, generator)
+        shown = [_cut_at(drawn["seen"], size, *places).float().mean((1, 2, 3)) for places in (first, second)]
+        often = torch.rand(len(shown[0]), generator=generator, device=shown[0].device) < self.choosy
+        better = often & (shown[1] < shown[0])
+        top, left = (torch.where(better, other, own) for own, other in zip(first, second, strict=True))
+        return {name: value if value.ndim == 1 else _cut_at(value, size, top, left) for name, value in drawn.items()}
 
 
 def mirrored(samples: FusionSamples, generator: torch.Generator) -> FusionSamples:
@@ -194,25 +145,22 @@ def graded(samples: FusionSamples, generator: torch.Generator) -> FusionSamples:
     return FusionSamples(**{**values, "frames": frames, "truth": changed(samples.truth)})
 
 
-def _cut(values: dict[str, Tensor], size: tuple[int, int], generator: torch.Generator) -> dict[str, Tensor]:
-    """A random part of each sample."""
-    height, width = values["truth"].shape[-2:]
+def _places(pictures: Tensor, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Where random parts of pictures `[B, ..., H, W]` begin: rows and columns, `[B]` each."""
+    height, width = pictures.shape[-2:]
     if size[0] > height or size[1] > width:
         raise ValueError(f"samples are {height} x {width} pixels, too small for parts of {size[0]} x {size[1]}.")
-    count, device = len(values["truth"]), values["truth"].device
-    rand = torch.rand(2, count, generator=generator, device=device)
-    top = (rand[0] * (height - size[0] + 1)).long()
-    left = (rand[1] * (width - size[1] + 1)).long()
+    rand = torch.rand(2, len(pictures), generator=generator, device=pictures.device)
+    return (rand[0] * (height - size[0] + 1)).long(), (rand[1] * (width - size[1] + 1)).long()
+
+
+def _cut_at(values: Tensor, size: tuple[int, int], top: Tensor, left: Tensor) -> Tensor:
+    """A part of each of `[B, ..., H, W]`: `[B, ..., h, w]`."""
+    count, device = len(values), values.device
     rows = top[:, None] + torch.arange(size[0], device=device)  # [B, h]
     columns = left[:, None] + torch.arange(size[1], device=device)
-    result = {}
-    for name, value in values.items():
-        if value.ndim == 1:
-            result[name] = value
-            continue
-        flat = value.reshape(count, -1, height, width)
-        number = torch.arange(count, device=device)[:, None, None]
-        # Advanced indices on both sides of a slice come first: [B, h, w, channels].
-        part = flat[number, :, rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2)
-        result[name] = part.reshape(*value.shape[:-2], *size)
-    return result
+    flat = values.reshape(count, -1, *values.shape[-2:])
+    number = torch.arange(count, device=device)[:, None, None]
+    # Advanced indices on both sides of a slice come first: [B, h, w, channels].
+    part = flat[number, :, rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2)
+    return part.reshape(*values.shape[:-2], *size)

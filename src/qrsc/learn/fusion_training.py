@@ -11,11 +11,12 @@ from torch import Tensor
 
 from qrsc.fusion.neural import FusionNetwork
 from qrsc.learn.flow_training import FlowTraining, Schedule
-from qrsc.learn.fusion_losses import Loss, balanced
+from qrsc.learn.fusion_losses import Loss, Scaling, balanced, charbonnier, proportional
 from qrsc.learn.fusion_samples import FusionSamples, SamplePool
 
-# How often a batch shows only some of its three frames: all that a network of any number of frames has to know.
-FEWER_SHARES: tuple[tuple[slice, float], ...] = ((slice(0, 2), 0.15), (slice(1, 3), 0.15), (slice(1, 2), 0.05))
+# How often a batch shows only some of its three frames, as at the ends of a clip: little is to be learned from them
+# that three do not teach.
+FEWER_SHARES: tuple[tuple[slice, float], ...] = ((slice(0, 2), 0.08), (slice(1, 3), 0.08), (slice(1, 2), 0.02))
 
 
 class StepSchedule(Schedule):
@@ -32,13 +33,16 @@ class FusionTraining(FlowTraining):
     Args:
         network: to be trained, in place.
         pool: where batches come from.
-        terms: losses, brought to the scale of the first.
+        terms: losses.
+        scaling: how they are added up, `balanced` or `proportional`.
         batch: samples a step.
         schedule: how long and how fast.
         minutes: the most that this run may take.
         decay: of the running average, a step.
         compiled: compile the network with `torch.compile`, for batches that show all frames.
         fewer: also train on batches that show some of the frames.
+        teacher: another network, trained, whose result is a second truth.
+        teacher_weight: how much it counts.
         seed: of which batches those are.
     """
 
@@ -54,6 +58,9 @@ class FusionTraining(FlowTraining):
         decay: float = 0.999,
         compiled: bool = False,
         fewer: bool = True,
+        scaling: Scaling = "balanced",
+        teacher: FusionNetwork | None = None,
+        teacher_weight: float = 0.5,
         seed: int = 0,
     ) -> None:
         # All that is said about networks and pools there holds for these, too.
@@ -62,8 +69,11 @@ class FusionTraining(FlowTraining):
         )
         self.terms = tuple(terms)
         self.fewer = fewer
+        self.scaling = scaling
+        self.teacher_weight = teacher_weight
         # Not as a module of this one: its weights are the network's and must not be counted twice.
         self._fast: list[Any] = [torch.compile(network, dynamic=False) if compiled else network]
+        self._teacher = None if teacher is None else [teacher.eval().requires_grad_(False)]
         self._choosing = torch.Generator().manual_seed(seed)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -73,10 +83,24 @@ class FusionTraining(FlowTraining):
         chosen = self._frames()
         network = self._fast[0] if chosen is None else self.network
         fused: Tensor = cast(Any, network)(samples.aligned(chosen))
+        taught = self._taught(samples)
         with torch.autocast(self.device.type, enabled=False):
-            loss = balanced([term(fused.float(), samples.truth) for term in self.terms])
+            together = proportional if self.scaling == "proportional" else balanced
+            loss = together([term(fused.float(), samples.truth) for term in self.terms])
+            if taught is not None:
+                # In units of the teacher's own error: a pupil has no reason to be closer to it than it is to the truth.
+                own = charbonnier(taught, samples.truth)
+                loss = loss + self.teacher_weight * (charbonnier(fused.float(), taught) / own).mean()
         self._recent.append(loss.detach())
         return loss
+
+    @torch.no_grad()
+    def _taught(self, samples: FusionSamples) -> Tensor | None:
+        """What the teacher makes of all frames, `[B, 3, H, W]`; None without one."""
+        if self._teacher is None:
+            return None
+        made: Tensor = cast(Any, self._teacher[0])(samples.aligned())
+        return made.float().clamp(0.0, 1.0)
 
     def _frames(self) -> slice | None:
         """Which frames of the samples this batch shows; None for all."""

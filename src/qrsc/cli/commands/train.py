@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from qrsc.cli.errors import readable_errors
-from qrsc.cli.options import FusionNetworkOption
+from qrsc.cli.options import (
+    FusedMotionOption,
+    FusionNetworkOption,
+    InterpolationOption,
+    SplitOption,
+    TrainLayoutOption,
+)
 
 # What both trainings take.
 OutputGiven = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the weights and the training state.")]
@@ -107,6 +113,23 @@ def fusion(
     flow: Annotated[
         str, typer.Option(metavar="NAME", help="Flow as in `qrsc correct`, or `true` for true flows made worse.")
     ] = "raft-rs",
+    motion: Annotated[
+        FusedMotionOption, typer.Option(help="What frames are brought to one instant by; none leaves them as they are.")
+    ] = "quadratic",
+    interpolation: Annotated[
+        InterpolationOption, typer.Option(help="How corrected frames are sampled, in training and later.")
+    ] = "bilinear",
+    data: Annotated[
+        Path | None, typer.Option(metavar="ROOT", help="Train on this data set, too; five frames a sample.")
+    ] = None,
+    layout: Annotated[TrainLayoutOption | None, typer.Option(help="How the data set lies on disk.")] = None,
+    split: Annotated[SplitOption | None, typer.Option(help="Only this split of it.")] = None,
+    share: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Of the samples from the data set; the others are rendered.")
+    ] = 0.5,
+    teacher: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="Learn from this fusion network's results, too.")
+    ] = None,
     textures: TexturesGiven = None,
     start: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="Begin from these weights in place of first ones.")
@@ -123,7 +146,7 @@ def fusion(
     seed: SeedGiven = 0,
     quiet: QuietGiven = False,
 ) -> None:
-    """Train a fusion network on scenes rendered, and corrected with the flow network, as it goes."""
+    """Train a fusion network on rendered scenes or frames of a data set, corrected with the flow network as it goes."""
     from qrsc.cli.train import FusionRun, train_fusion_network
 
     run = FusionRun(
@@ -138,6 +161,13 @@ def fusion(
         crop=crop,
         loss=loss,
         flow=flow,
+        motion=motion,
+        interpolation=interpolation,
+        data=data,
+        layout=layout,
+        split=split,
+        share=share,
+        teacher=teacher,
         textures=textures,
         start=start,
         resume=resume,

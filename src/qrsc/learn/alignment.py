@@ -1,0 +1,132 @@
+"""Multi-QRS on batches of clips: the steps of the pipeline, for many clips of one readout at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, find_flows
+from qrsc.flow.filling import settle_flow
+from qrsc.fusion import AlignedFrames
+from qrsc.motion import ORDERS, correction_field, fit_trajectory
+from qrsc.pipeline import REGULARISATION
+from qrsc.pipeline.moments import Moment
+from qrsc.pipeline.warping import warped_frame
+from qrsc.timing import Readout
+from qrsc.warp import Interpolation, Warped
+
+# What neighbours are brought to the instant by. `none` leaves every frame as it came, with a field of zeros: what the
+# fusion gets in an ablation that takes the correction away.
+AlignmentMotion = Literal["quadratic", "linear", "none"]
+ALIGNMENT_MOTIONS: tuple[AlignmentMotion, ...] = get_args(AlignmentMotion)
+PAIRS_AT_ONCE = 32
+
+
+class Alignment:
+    """Any frame corrected to an instant of any other, each motion found once.
+
+    The same steps as in `qrsc.pipeline.Corrector`, with the same functions.
+
+    Args:
+        frames: `[B, N, 3, H, W]`.
+        flows: N - 1 of them, of each frame and the next, with confidences where the estimator has any.
+        readout: what the frames are taken to be read with.
+        motion: `quadratic`, `linear` or `none`.
+        interpolation: of the frames.
+    """
+
+    def __init__(
+        self,
+        frames: Tensor,
+        flows: Sequence[ConfidentFlows],
+        readout: Readout,
+        *,
+        motion: AlignmentMotion = "quadratic",
+        interpolation: Interpolation = "bilinear",
+    ) -> None:
+        if motion not in ALIGNMENT_MOTIONS:
+            raise ValueError(f"unknown motion {motion!r}; choose one of {', '.join(ALIGNMENT_MOTIONS)}.")
+        if motion != "none" and len(flows) != frames.shape[1] - 1:
+            raise ValueError(f"{frames.shape[1]} frames have flows between neighbours, one less; got {len(flows)}.")
+        self.frames, self.readout, self.motion, self.interpolation = frames, readout, motion, interpolation
+        self._flows: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # by frame and step; with confidences
+        for index, ((there, back), sure, back_sure) in enumerate(flows if motion != "none" else ()):
+            self._flows[index, 1] = settle_flow(there, back, sure)
+            self._flows[index + 1, -1] = settle_flow(back, there, back_sure)
+
+    def __call__(
+        self, indices: Sequence[int], centre: int, tau: float, without: Iterable[tuple[int, int]] = ()
+    ) -> AlignedFrames:
+        """Some of the frames, corrected to `tau` after the start of the one at `indices[centre]`.
+
+        Args:
+            without: (frame, step) of flows that shall not be used, as at the ends of a clip.
+        """
+        warped, corrections, distances = [], [], []
+        height, width = self.frames.shape[-2:]
+        exposed = self.readout.row_times(height, width, dtype=self.frames.dtype, device=self.frames.device)
+        missing = set(without)
+        for index in indices:
+            apart = indices[centre] - index
+            image, correction = self._corrected(index, apart + tau, missing)
+            warped.append(image)
+            corrections.append(correction)
+            distances.append((apart + tau - exposed).abs().expand(len(self.frames), 1, height, width))
+        return AlignedFrames(
+            torch.stack([each.image for each in warped], 1),
+            torch.stack(corrections, 1),
+            torch.stack([each.valid for each in warped], 1),
+            torch.stack(distances, 1),
+            centre,
+            self.readout.gamma,
+        )
+
+    def _corrected(self, index: int, instant: float, without: set[tuple[int, int]]) -> tuple[Warped, Tensor]:
+        """A frame at an instant after its own start, and its correction field `[B, 2, H, W]`."""
+        frame = self.frames[:, index]
+        if self.motion == "none":
+            return Warped(frame, torch.ones_like(frame[:, :1], dtype=torch.bool)), torch.zeros_like(frame[:, :2])
+        flows = {
+            step: self._flows[index, step]
+            for step in (-1, 1)
+            if (index, step) in self._flows and (index, step) not in without
+        }
+        trajectory = fit_trajectory(
+            {step: flow for step, (flow, _) in flows.items()},
+            self.readout,
+            order=min(ORDERS[self.motion], len(flows)),
+            confidences={step: confidence for step, (_, confidence) in flows.items()},
+            regularisation=REGULARISATION,
+        )
+        correction = correction_field(trajectory, self.readout, instant)
+        moment = Moment(frame, float(index), float(index), (0.0, 1.0))
+        return warped_frame(moment, trajectory.valid, correction, "invert", self.interpolation), correction
+
+
+def clip_flows(frames: Tensor, flow: FlowEstimator) -> list[ConfidentFlows]:
+    """Flows between neighbours of clips `[B, N, 3, H, W]`, with all that the estimator knows about them."""
+    batch, count = frames.shape[:2]
+    first, second = frames[:, :-1].flatten(0, 1), frames[:, 1:].flatten(0, 1)
+    found = [
+        find_flows(flow, first[start : start + PAIRS_AT_ONCE], second[start : start + PAIRS_AT_ONCE])
+        for start in range(0, len(first), PAIRS_AT_ONCE)
+    ]
+
+    def joined(parts: Sequence[Tensor | None]) -> list[Tensor] | list[None]:
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return [None] * (count - 1)
+        whole = torch.cat(known)
+        return list(whole.reshape(batch, count - 1, *whole.shape[1:]).unbind(1))
+
+    forward, backward = (joined([each.flows[side] for each in found]) for side in (0, 1))
+    sure = joined([each.forward_confidence for each in found])
+    back_sure = joined([each.backward_confidence for each in found])
+    result = []
+    for there, back, own, other in zip(forward, backward, sure, back_sure, strict=True):
+        assert there is not None and back is not None  # every estimator gives flows  # noqa: PT018
+        result.append(ConfidentFlows(FlowPair(there, back), own, other))
+    return result
