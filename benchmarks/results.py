@@ -28,9 +28,7 @@ from qrsc.evaluate.charts import bar_chart
 from qrsc.evaluate.run import Plan, evaluate
 from qrsc.evaluate.scores import mean_rows
 from qrsc.evaluate.tables import format_rows
-from qrsc.simulate.clips import render_clip
-from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, VERSION, cache_folder, prepare_set, set_world
-from qrsc.simulate.writers import write_sequence
+from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
 
 METHODS = "rs,linear,qrs,cubic,multi-qrs"
 PUBLIC: tuple[LayoutName, ...] = ("carla", "fastec", "bsrsc")
@@ -51,16 +49,7 @@ frames, corrected to the same instant, averaged in; `rsa2-lite` fuses them by a 
 
 def set_sequences(name: str, scenes: int, size: tuple[int, int], device: str) -> list[SequenceFiles]:
     """The first scenes of a fixed set, rendered where they are missing."""
-    if size == SIZE:
-        root = prepare_set(name, scenes, device=device)
-    else:
-        root = cache_folder() / f"{name}-v{VERSION}-{size[1]}x{size[0]}"
-        for scene in range(scenes):
-            if not (root / f"{scene:04d}").is_dir():
-                world, readout = set_world(name, scene, size=size)
-                clip = render_clip(world.scene, readout, FRAMES, truth=("flows", "fields"))
-                write_sequence(root / f"{scene:04d}", "sim", clip, readout, precision=torch.float16)
-    return index_data(root, "sim")[:scenes]
+    return index_data(prepare_set(name, scenes, size=size, device=device), "sim")[:scenes]
 
 
 def scored(title: str, sequences: Sequence[SequenceFiles], methods: str, flow: str, device: str, **more: Any) -> Rows:

@@ -104,11 +104,10 @@ def test_sets_are_made_once_and_in_parts(
 ) -> None:
     monkeypatch.setattr(sets, "set_textures", lambda: textures)
     monkeypatch.setattr(sets, "FRAMES", 3)
-    monkeypatch.setattr(sets.set_world, "__kwdefaults__", {"textures": None, "size": SMALL})
     monkeypatch.setenv("QRSC_CACHE", str(tmp_path))
     steps: list[str] = []
-    folder = prepare_set("sim-easy", 1, advance=steps.append)
-    assert folder == tmp_path / f"sim-easy-v{sets.VERSION}"
+    folder = prepare_set("sim-easy", 1, size=SMALL, advance=steps.append)
+    assert folder == tmp_path / f"sim-easy-v{sets.VERSION}-40x30", "the set in its own size has a folder without one"
     [sequence] = index_sequences(folder, "sim")
     assert (sequence.name, len(sequence.frames), steps) == ("0000", 3, ["sim-easy"])
     assert sequence.readout.gamma == pytest.approx(set_readout(0).gamma)
@@ -117,7 +116,7 @@ def test_sets_are_made_once_and_in_parts(
     assert float(flow.norm(dim=0).mean()) > 0.05
 
     stamp = (sequence.folder / "clip.json").stat().st_mtime_ns
-    prepare_set("sim-easy", 2)
+    prepare_set("sim-easy", 2, size=SMALL)
     assert [found.name for found in index_sequences(folder, "sim")] == ["0000", "0001"]
     assert (sequence.folder / "clip.json").stat().st_mtime_ns == stamp
 

@@ -11,12 +11,14 @@ from typing import Annotated
 import typer
 
 from qrsc import __version__
+from qrsc.cli.commands.ablate import ablate
 from qrsc.cli.commands.calibrate import calibrate
 from qrsc.cli.commands.cameras import cameras
 from qrsc.cli.commands.correct import correct
 from qrsc.cli.commands.data import data
 from qrsc.cli.commands.demo import demo
 from qrsc.cli.commands.evaluate import evaluate
+from qrsc.cli.commands.generalise import generalise
 from qrsc.cli.commands.simulate import simulate
 from qrsc.cli.commands.slowmo import slowmo
 from qrsc.cli.commands.train import train
@@ -45,7 +47,7 @@ def qrsc(
     """Rolling-shutter correction of video: every row of a frame brought to one instant."""
 
 
-for command in (correct, slowmo, calibrate, cameras, demo, simulate, evaluate, weights):
+for command in (correct, slowmo, calibrate, cameras, demo, simulate, evaluate, ablate, generalise, weights):
     app.command()(command)
 app.add_typer(data, name="data")
 app.add_typer(train, name="train")

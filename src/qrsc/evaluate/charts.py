@@ -35,8 +35,8 @@ def bar_chart(title: str, groups: Mapping[str, Mapping[str, float]], *, caption:
             if math.isfinite(value):
                 x, y = start + (0.5 + place) * bar, _height(value, scale)
                 parts.append(_box(x, y, bar - 2, HEIGHT - _BOTTOM - y, COLOURS[place % len(COLOURS)]))
-                parts.append(_text(x + bar / 2 - 1, y - 3, _short(value), size=9, anchor="middle"))
-        parts.append(_text(start + width / 2, HEIGHT - _BOTTOM + 16, name, anchor="middle"))
+                parts.append(text_at(x + bar / 2 - 1, y - 3, _short(value), size=9, anchor="middle"))
+        parts.append(text_at(start + width / 2, HEIGHT - _BOTTOM + 16, name, anchor="middle"))
     return _picture(parts, series, caption)
 
 
@@ -54,7 +54,7 @@ def line_chart(title: str, lines: Mapping[str, Sequence[float]], *, caption: str
         raise ValueError("there is nothing to draw: no finite value in any line.")
     scale = _scale(min(values), max(values))
     step = (WIDTH - _LEFT - _RIGHT) / max(1, max(map(len, lines.values())) - 1)
-    parts = [_axes(title, scale), _text(WIDTH - _RIGHT, HEIGHT - _BOTTOM + 16, along, anchor="end")]
+    parts = [_axes(title, scale), text_at(WIDTH - _RIGHT, HEIGHT - _BOTTOM + 16, along, anchor="end")]
     for number, line in enumerate(lines.values()):
         colour = COLOURS[number % len(COLOURS)]
         for run in _finite_runs(line):
@@ -88,12 +88,12 @@ def _height(value: float, scale: tuple[float, float, float]) -> float:
 
 def _axes(title: str, scale: tuple[float, float, float]) -> str:
     low, high, step = scale
-    parts = [_text(_LEFT, 20, title, size=13, weight=600)]
+    parts = [text_at(_LEFT, 20, title, size=13, weight=600)]
     for number in range(round((high - low) / step) + 1):
         value = low + number * step
         y = _height(value, scale)
         parts.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{WIDTH - _RIGHT}" y2="{y:.1f}" stroke="#d0d7de"/>')
-        parts.append(_text(_LEFT - 6, y + 4, f"{value:g}" if step >= 0.001 else f"{value:.1e}", anchor="end"))
+        parts.append(text_at(_LEFT - 6, y + 4, f"{value:g}" if step >= 0.001 else f"{value:.1e}", anchor="end"))
     return "\n".join(parts)
 
 
@@ -102,9 +102,9 @@ def _picture(parts: Sequence[str], series: Sequence[str], caption: str) -> str:
     x = float(_LEFT)
     for number, name in enumerate(series):
         keys.append(_box(x, HEIGHT - 30, 11, 11, COLOURS[number % len(COLOURS)]))
-        keys.append(_text(x + 16, HEIGHT - 20, name))
+        keys.append(text_at(x + 16, HEIGHT - 20, name))
         x += 28 + 6.3 * len(name)
-    keys.append(_text(WIDTH - _RIGHT, HEIGHT - 4, caption, size=10, anchor="end", colour="#57606a"))
+    keys.append(text_at(WIDTH - _RIGHT, HEIGHT - 4, caption, size=10, anchor="end", colour="#57606a"))
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="system-ui, sans-serif">\n<rect width="100%" height="100%" fill="#fff"/>'
@@ -116,9 +116,10 @@ def _box(x: float, y: float, width: float, height: float, colour: str) -> str:
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
 
 
-def _text(
+def text_at(
     x: float, y: float, text: str, *, size: int = 12, anchor: str = "start", weight: int = 400, colour: str = "#1b1f24"
 ) -> str:
+    """A piece of text in a picture."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" '
         f'fill="{colour}">{html.escape(text)}</text>'

@@ -33,9 +33,7 @@ class SingleFrames:
         self._motion: MotionName = motion
         self._flow = flow
 
-    def __call__(
-        self, frames: Iterable[Tensor], readout: Readout, tau: float, /
-    ) -> Iterator[Result]:
+    def __call__(self, frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterator[Result]:
         """One result for each frame `[3, H, W]`, a frame later."""
         frame: Tensor | None = None
         back: Trusted | None = None  # from the frame to the one before

@@ -61,7 +61,8 @@ class Corrector:
         tau: the global-shutter instant, in frame intervals after the start of each frame; None is the middle row.
         motion: `linear` (order 1), `quadratic` (2) or `cubic` (3, from the flows to two frames on either side).
             The first and the last frame of a clip have one neighbour and are linear.
-        fusion: `mean` merges neighbouring frames corrected to the same instant; `none` uses each frame alone.
+        fusion: `mean` merges neighbouring frames corrected to the same instant; `none` uses each frame alone. Or the
+            name of a network with shipped weights, or a function of `qrsc.fusion.AlignedFrames`.
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
         flow: an estimator or its name; None is what suits the device, see `qrsc.flow.default_flow`.
         frames: 3, 4 or 5 frames are looked at for each output; the inner 1, 2 or 3 of them are fused.
@@ -86,7 +87,7 @@ class Corrector:
         *,
         tau: float | None = None,
         motion: MotionName = "quadratic",
-        fusion: FusionName = "mean",
+        fusion: FusionName | Fusion = "mean",
         warp: WarpMethod = "invert",
         flow: FlowEstimator | str | None = None,
         frames: int = 5,
@@ -133,7 +134,7 @@ class Corrector:
         self.flows_ahead = flows_ahead
         self.seconds = Seconds()
         self._order = ORDERS[motion]
-        self._fusion = load_fusion(fusion)
+        self._fusion = load_fusion(fusion) if isinstance(fusion, str) else fusion
         self._flow = load_flow(flow) if isinstance(flow, str) else flow
         fused = frames - 2 if self._fusion is not None else 1
         self._behind = fused // 2

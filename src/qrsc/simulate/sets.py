@@ -145,6 +145,7 @@ def prepare_set(
     name: str,
     scenes: int = SCENES,
     *,
+    size: tuple[int, int] = SIZE,
     cache: Path | None = None,
     device: torch.device | str = "cpu",
     advance: Callable[[str], None] = lambda step: None,
@@ -154,6 +155,7 @@ def prepare_set(
     Args:
         name: one of `FIXED_SETS`.
         scenes: how many are needed at least.
+        size: `(H, W)` of its frames; another one than `SIZE` shows the same worlds, from a folder of its own.
         cache: folder for all sets; `cache_folder()` if None.
         device: where to render.
         advance: called after each of `scenes` steps, with a word for what is being done.
@@ -164,12 +166,13 @@ def prepare_set(
     """
     if not 1 <= scenes <= SCENES:
         raise ValueError(f"{name} has {SCENES} scenes; got {scenes}.")
-    root = (cache_folder() if cache is None else cache) / f"{_known(name)}-v{VERSION}"
+    other = "" if size == SIZE else f"-{size[1]}x{size[0]}"
+    root = (cache_folder() if cache is None else cache) / f"{_known(name)}-v{VERSION}{other}"
     missing = [scene for scene in range(scenes) if not (root / f"{scene:04d}").is_dir()]
     textures = set_textures().to(device) if missing else None
     for scene in range(scenes):
         if scene in missing:
-            world, readout = set_world(name, scene, textures=textures)
+            world, readout = set_world(name, scene, textures=textures, size=size)
             _make(root / f"{scene:04d}", name, scene, world, readout)
         advance(name)
     return root

@@ -1,0 +1,61 @@
+"""`qrsc ablate`: what each part of the method is good for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qrsc.cli.commands.studying import (
+    CacheFlowGiven,
+    CsvGiven,
+    DeviceGiven,
+    FlowGiven,
+    ForceGiven,
+    JsonGiven,
+    ManifestGiven,
+    MarkdownGiven,
+    MetricsGiven,
+    OutGiven,
+    QuietGiven,
+)
+from qrsc.cli.errors import readable_errors
+
+
+@readable_errors
+def ablate(
+    manifest: ManifestGiven,
+    train: Annotated[bool, typer.Option("--train", help="First train the rows whose own weights are missing.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="With --train: for each row.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="With --train: for each row.")] = None,
+    as_json: JsonGiven = False,
+    as_markdown: MarkdownGiven = False,
+    as_csv: CsvGiven = False,
+    out: OutGiven = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="The manifest's charts.")] = None,
+    metrics: MetricsGiven = None,
+    flow: FlowGiven = None,
+    cache_flow: CacheFlowGiven = None,
+    force: ForceGiven = False,
+    quiet: QuietGiven = False,
+    device: DeviceGiven = "auto",
+) -> None:
+    """Score a manifest's variants of the method, parts of it taken away, beside the paper's ablation study."""
+    from qrsc.cli.ablate import Training, ablate_rows
+    from qrsc.cli.correct import choose_device
+    from qrsc.cli.evaluate import choose_format
+    from qrsc.cli.studies import StudyOptions
+
+    options = StudyOptions(
+        form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),
+        metrics=metrics,
+        flow=flow,
+        device=choose_device(device),
+        out=out,
+        plots=plots,
+        cache_flow=cache_flow,
+        force=force,
+        quiet=quiet,
+    )
+    typer.echo(ablate_rows(manifest, Training(train, steps, minutes), options))

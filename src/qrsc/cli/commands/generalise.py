@@ -1,0 +1,58 @@
+"""`qrsc generalise`: how far training on one data set carries to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qrsc.cli.commands.studying import (
+    CacheFlowGiven,
+    CsvGiven,
+    DeviceGiven,
+    FlowGiven,
+    ForceGiven,
+    JsonGiven,
+    ManifestGiven,
+    MarkdownGiven,
+    MetricsGiven,
+    OutGiven,
+    QuietGiven,
+)
+from qrsc.cli.errors import readable_errors
+
+
+@readable_errors
+def generalise(
+    manifest: ManifestGiven,
+    as_json: JsonGiven = False,
+    as_markdown: MarkdownGiven = False,
+    as_csv: CsvGiven = False,
+    out: OutGiven = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Heat maps of the relative decline.")] = None,
+    metrics: MetricsGiven = None,
+    flow: FlowGiven = None,
+    cache_flow: CacheFlowGiven = None,
+    force: ForceGiven = False,
+    quiet: QuietGiven = False,
+    device: DeviceGiven = "auto",
+) -> None:
+    """Score each of a manifest's checkpoints on each of its data sets, with the paper's relative decline rate."""
+    from qrsc.cli.correct import choose_device
+    from qrsc.cli.evaluate import choose_format
+    from qrsc.cli.generalise import generalise_checkpoints
+    from qrsc.cli.studies import StudyOptions
+
+    options = StudyOptions(
+        form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),
+        metrics=metrics,
+        flow=flow,
+        device=choose_device(device),
+        out=out,
+        plots=plots,
+        cache_flow=cache_flow,
+        force=force,
+        quiet=quiet,
+    )
+    typer.echo(generalise_checkpoints(manifest, options))

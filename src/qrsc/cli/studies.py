@@ -1,0 +1,136 @@
+"""What `qrsc ablate` and `qrsc generalise` have in common between their options and their tables."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from qrsc import __version__
+from qrsc.cli.progress import progress_bar
+from qrsc.data.layouts import SequenceFiles
+from qrsc.evaluate.flows import shared_flow
+from qrsc.evaluate.methods import load_method
+from qrsc.evaluate.scores import FrameScore, load_measures
+from qrsc.evaluate.studies.entries import Manifest, Variant
+from qrsc.evaluate.studies.manifest import parse_metrics
+from qrsc.evaluate.studies.scoring import Settings, score_variants
+from qrsc.evaluate.studies.sequences import sequences_of, to_render
+from qrsc.evaluate.studies.variants import require_own_weights, weights_sha256
+from qrsc.evaluate.tables import TableFormat
+from qrsc.flow import default_flow
+
+FORMS: dict[TableFormat, str] = {"markdown": ".md", "csv": ".csv", "json": ".json"}
+FRAMES = "frames.csv"  # the figures of every frame
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """The options that both commands take, by their names."""
+
+    form: TableFormat
+    metrics: str | None
+    flow: str | None
+    device: torch.device
+    out: Path | None
+    plots: Path | None
+    cache_flow: Path | None
+    force: bool
+    quiet: bool
+
+
+def settle(manifest: Manifest, options: StudyOptions) -> Settings:
+    """How variants are scored; all that can be told to fail without computing anything fails here."""
+    metrics = manifest.metrics
+    if options.metrics is not None:
+        metrics = parse_metrics(tuple(name for name in options.metrics.split(",") if name), "--metrics")
+    flow = options.flow or manifest.flow or default_flow(options.device)
+    shared = shared_flow(flow)
+    load_measures(metrics)
+    for variant in manifest.variants:
+        require_own_weights(variant)
+        if variant.method is not None:
+            load_method(variant.method, shared)
+    return Settings(flow, manifest.at, metrics, options.device, options.cache_flow, options.out)
+
+
+def table_files(out: Path | None, name: str) -> list[Path]:
+    """The files that a study leaves in a folder, besides its record."""
+    return [] if out is None else [*(out / f"{name}{suffix}" for suffix in FORMS.values()), out / FRAMES]
+
+
+def require_free(files: Iterable[Path], force: bool) -> None:
+    """Said before anything is computed, and not after hours of it."""
+    taken = [str(path) for path in files if path.exists()]
+    if taken and not force:
+        raise FileExistsError(
+            f"{', '.join(taken)} would be replaced. Choose another folder, or give --force; figures of finished "
+            "sequences are used again in any case."
+        )
+
+
+def study_sequences(manifest: Manifest, device: torch.device, *, quiet: bool) -> dict[str, list[SequenceFiles]]:
+    """The sequences of all data sets, by name in the manifest's order."""
+    found: dict[str, list[SequenceFiles]] = {}
+    rendering = torch.device("cpu") if device.type == "mps" else device  # motion is worked out in double precision
+    with progress_bar(quiet) as progress:
+        task = progress.add_task("making scenes", total=sum(to_render(entry) for entry in manifest.sets))
+        # Those that lie on disk first: what is wrong with them shall not turn up after minutes of rendering.
+        for entry in sorted(manifest.sets, key=to_render):
+            found[entry.name] = sequences_of(
+                entry, rendering, lambda step: progress.update(task, advance=1, description=step)
+            )
+    return {entry.name: found[entry.name] for entry in manifest.sets}
+
+
+def study_scores(
+    manifest: Manifest, sets: Mapping[str, list[SequenceFiles]], settings: Settings, *, quiet: bool
+) -> list[FrameScore]:
+    """The figures of all frames, with a warning for variants without weights."""
+    missing = [f"{each.name} ({each.missing})" for each in manifest.variants if each.missing is not None]
+    if missing:
+        warnings.warn(f"not scored, there are no weights: {'; '.join(missing)}.", stacklevel=2)
+    with progress_bar(quiet) as progress:
+        total = sum(len(sequence.frames) for sequences in sets.values() for sequence in sequences)
+        task = progress.add_task("scoring", total=total)
+        return score_variants(
+            sets,
+            manifest.variants,
+            settings,
+            lambda name, frames: progress.update(task, advance=frames, description=name),
+        )
+
+
+def made_with(settings: Settings, sets: Mapping[str, list[SequenceFiles]]) -> str:
+    """A line for a table: program, hardware, date, flow and amount of data."""
+    device = torch.device(settings.device)
+    cores = f"{os.cpu_count()} CPU cores, {platform.machine()}"
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else cores
+    amounts = ", ".join(f"{name} {len(sequences)}" for name, sequences in sets.items())
+    return (
+        f"qrsc {__version__}; {hardware}, torch {torch.__version__.partition('+')[0]}; "
+        f"{datetime.date.today().isoformat()}; {settings.flow} flow; sequences: {amounts}."
+    )
+
+
+def weights_lines(variants: Iterable[Variant], told: Mapping[str, str]) -> list[str]:
+    """Which weights stand behind the rows; `told` is what else is known about some of them."""
+    lines = []
+    for variant in variants:
+        if variant.weights is not None:
+            digest = "none there" if variant.missing is not None else f"SHA-256 {weights_sha256(variant)[:16]}"
+            more = f"; {told[variant.name]}" if told.get(variant.name) else ""
+            lines.append(f"- {variant.name}: {Path(variant.weights).name}, {digest}{more}")
+    return lines
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file of text in a folder that is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n", encoding="utf-8")

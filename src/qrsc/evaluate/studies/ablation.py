@@ -1,0 +1,70 @@
+"""The table and the charts of an ablation study: the rows of a manifest, with the paper's beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qrsc.evaluate.charts import bar_chart
+from qrsc.evaluate.published import ablation_figures
+from qrsc.evaluate.scores import FrameScore, mean_rows
+from qrsc.evaluate.studies.entries import Manifest
+from qrsc.evaluate.tables import Row, TableFormat, format_rows
+
+NO_WEIGHTS = "no weights"
+_CHARTED = {"psnr": "PSNR, dB", "psnr_seen": "PSNR, dB, pixels that the frame shows", "ssim": "SSIM", "lpips": "LPIPS"}
+
+
+def ablation_rows(manifest: Manifest, scores: Sequence[FrameScore]) -> list[dict[str, Any]]:
+    """Means by data set and row, in the manifest's order; a row without weights is there, without figures."""
+    means = {(row["set"], row["method"]): row for row in mean_rows(scores)}
+    rows: list[dict[str, Any]] = []
+    for entry in manifest.sets:
+        for variant in manifest.variants:
+            row = means.get((entry.name, variant.name))
+            if row is None:
+                row = {"set": entry.name, "method": variant.name, "at": manifest.at, "frames": 0}
+            rows.append({**row, "missing": str(variant.missing)} if variant.missing is not None else dict(row))
+    return rows
+
+
+def format_ablation(manifest: Manifest, rows: Sequence[Row], form: TableFormat) -> str:
+    """The table; see `qrsc.evaluate.tables.format_rows`."""
+    titles = {entry.name: entry.published_as for entry in manifest.sets}
+    labels = {variant.name: variant.name for variant in manifest.variants}
+    if form in ("text", "markdown"):
+        labels |= {row["method"]: f"{row['method']} ({NO_WEIGHTS})" for row in rows if "missing" in row}
+    papers = {labels[variant.name]: variant.paper for variant in manifest.variants}
+
+    def paper(row: Row) -> Mapping[str, float]:
+        beside = papers[row["method"]]
+        return {} if beside is None else ablation_figures(beside, titles[row["set"]], row["at"])
+
+    return format_rows([{**row, "method": labels[row["method"]]} for row in rows], form, paper=paper)
+
+
+def write_ablation_charts(folder: Path, manifest: Manifest, rows: Sequence[Row], caption: str) -> list[Path]:
+    """Bars of the rows that the manifest wants beside each other (all, if it names no charts); returns the files."""
+    charts = manifest.charts or {"rows": tuple(variant.name for variant in manifest.variants)}
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, shown in charts.items():
+        for figure, heading in _CHARTED.items():
+            groups: dict[str, dict[str, float]] = {}
+            for wanted in shown:  # so that bars stand in the chart's order
+                for row in rows:
+                    if row["method"] == wanted and math.isfinite(row.get(figure, math.nan)):
+                        groups.setdefault(row["set"], {})[wanted] = row[figure]
+            if groups:
+                path = folder / f"{name}_{figure}.svg".replace(" ", "_")
+                path.write_text(bar_chart(f"{name}: {heading}", groups, caption=caption), encoding="utf-8")
+                written.append(path)
+    return written
+
+
+def chart_names(manifest: Manifest) -> list[str]:
+    """Names of all the files that `write_ablation_charts` may write."""
+    charts = manifest.charts or {"rows": ()}
+    return [f"{name}_{figure}.svg".replace(" ", "_") for name in charts for figure in _CHARTED]

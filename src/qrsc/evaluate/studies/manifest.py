@@ -1,0 +1,209 @@
+"""From a study's file to what it asks for; what cannot be done is refused before anything is computed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from qrsc.data.dataset import MASKS
+from qrsc.data.layouts import LAYOUTS, SPLITS, get_layout
+from qrsc.evaluate.methods import METHODS
+from qrsc.evaluate.published import ABLATIONS
+from qrsc.evaluate.scores import METRICS
+from qrsc.evaluate.studies.entries import DataEntry, Manifest, Variant
+from qrsc.evaluate.studies.reading import ManifestError, Table, read_table
+from qrsc.fusion import FUSIONS
+from qrsc.fusion.lite import LiteOptions
+from qrsc.fusion.rsa2 import Rsa2Options
+from qrsc.learn.alignment import ALIGNMENT_MOTIONS
+from qrsc.learn.fusion_train import WEIGHTS, Kind
+from qrsc.pipeline import WINDOWS
+from qrsc.simulate.sets import FIXED_SETS, SCENES
+from qrsc.timing import Readout, parse_scan
+from qrsc.weights import shipped_weights
+
+SUFFIX = ".safetensors"
+_OPTIONS: dict[Kind, type] = {"rsa2": Rsa2Options, "rsa2-lite": LiteOptions}
+# Names become parts of file names and of methods' names.
+_NAME = re.compile(r"[\w .+-]+")
+_SIZE = re.compile(r"(\d+)x(\d+)")
+
+
+def read_ablation(path: Path) -> Manifest:
+    """The manifest of `qrsc ablate`: data sets and rows, charts of some of the rows, and how to train them."""
+    table = read_table(path)
+    manifest, folder = _common(table, path), path.parent
+    own = folder / (table.take("weights", str) or "weights")
+    common = table.take("network", dict) or {}
+    rows = {name: _row(name, entry, folder, own, common) for name, entry in _named(table, "rows").items()}
+    variants = tuple(_resolved(name, row, rows, table) for name, row in rows.items())
+    charts = {}
+    for name, entry in _named(table, "charts").items():
+        shown = entry.words("rows") or ()
+        if not shown or set(shown) - set(rows):
+            raise entry.error(f"rows must name some of {', '.join(rows)}; got {', '.join(shown) or 'none'}")
+        charts[name] = shown
+        entry.end()
+    training = table.take("training", dict) or {}
+    table.end()
+    return replace(manifest, variants=variants, charts=charts, training=training)
+
+
+def read_generalisation(path: Path) -> Manifest:
+    """The manifest of `qrsc generalise`: data sets, and checkpoints that say which of the sets they were trained on."""
+    table = read_table(path)
+    manifest = _common(table, path)
+    names = [entry.name for entry in manifest.sets]
+    variants = []
+    for name, entry in _named(table, "checkpoints").items():
+        trained_on = entry.take("trained_on", str)
+        if trained_on is not None and trained_on not in names:
+            raise entry.error(f"trained_on must be one of the sets {', '.join(names)}; got {trained_on!r}")
+        method, weights = entry.take("method", str), entry.take("weights", str)
+        if (method is None) == (weights is None):
+            raise entry.error("give either weights or a method")
+        variants.append(replace(_variant(name, entry, method, weights, path.parent), trained_on=trained_on))
+        entry.end()
+    table.end()
+    taken = [each.trained_on for each in variants if each.trained_on is not None]
+    for name in taken:
+        if taken.count(name) > 1:
+            raise table.error(f"two checkpoints were trained on {name}: which one counts for it is not clear")
+    return replace(manifest, variants=tuple(variants))
+
+
+def parse_metrics(names: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """Metrics, if all of them are known."""
+    unknown = [name for name in names if name not in METRICS]
+    if unknown or not names:
+        raise ManifestError(f"{where}: unknown metrics {', '.join(unknown) or '(none)'}; known: {', '.join(METRICS)}.")
+    return names
+
+
+def parse_size(text: str, table: Table) -> tuple[int, int]:
+    """`(height, width)` from `WIDTHxHEIGHT`."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise table.error(f"a size is WIDTHxHEIGHT, such as 320x240, got {text!r}")
+    return int(match[2]), int(match[1])
+
+
+def _common(table: Table, path: Path) -> Manifest:
+    """What both kinds of manifests have."""
+    at = table.choose("at", tuple(MASKS)) or "middle"
+    sets = tuple(_set(name, entry, path.parent, at) for name, entry in _named(table, "sets").items())
+    manifest = Manifest(path, sets, (), flow=table.take("flow", str), at=at)
+    metrics = table.words("metrics")
+    return manifest if metrics is None else replace(manifest, metrics=parse_metrics(metrics, str(path)))
+
+
+def _named(table: Table, key: str) -> dict[str, Table]:
+    found = table.tables(key)
+    for name in found:
+        if not _NAME.fullmatch(name):
+            raise table.error(f"{key}.{name}: a name is made of letters, digits, blanks and . + - _")
+    if not found and key != "charts":
+        raise table.error(f"there are no {key}: name at least one as [{key}.NAME]")
+    return found
+
+
+def _set(name: str, table: Table, folder: Path, at: str) -> DataEntry:
+    root, layout = table.take("root", str), table.choose("layout", (*LAYOUTS, "acc"))
+    scenes, size = table.take("scenes", int), table.take("size", str)
+    split, listed = table.choose("split", SPLITS), table.take("list", str)
+    gamma, scan = table.take("gamma", float), table.take("scan", str)
+    table.end()
+    if scenes is not None and scenes < 1:
+        raise table.error(f"scenes must be 1 or more, got {scenes}")
+    if root is None:
+        if name not in FIXED_SETS:
+            raise table.error(f"unknown set {name!r}: give its root and layout, or name one of {', '.join(FIXED_SETS)}")
+        if any(given is not None for given in (layout, split, listed, gamma, scan)) or (scenes or 1) > SCENES:
+            raise table.error(f"a fixed set takes scenes (up to {SCENES}) and size alone")
+        return DataEntry(name, scenes=scenes, size=None if size is None else parse_size(size, table))
+    place = folder / root
+    if layout is None or size is not None:
+        raise table.error("a set with a root needs its layout, and has a size of its own")
+    if not place.is_dir():
+        raise table.error(f"there is no folder {place}")
+    if at not in get_layout("bsrsc" if layout == "acc" else layout).names:
+        raise table.error(f"the layout {layout} has no truth at the {at} row")
+    if (layout == "acc") != (listed is not None):
+        raise table.error("the layout acc and a list (from: qrsc data acc) go together")
+    if listed is not None and not (folder / listed).is_file():
+        raise table.error(f"there is no list {folder / listed}")
+    if gamma is None and scan is not None:
+        raise table.error("scan takes the place of the data set's own together with gamma; give both or none")
+    readout = None if gamma is None else Readout(gamma, parse_scan(scan or "top-down"))
+    return DataEntry(name, place, layout, split, None if listed is None else folder / listed, readout, scenes)
+
+
+_Row = tuple[Variant, str | None]  # and the name of the row whose weights it takes
+
+
+def _row(name: str, table: Table, folder: Path, own: Path, common: Mapping[str, Any]) -> _Row:
+    method, weights, of = (table.take(key, str) for key in ("method", "weights", "weights_of"))
+    if sum(each is not None for each in (method, weights, of)) > 1:
+        raise table.error("give one of method, weights and weights_of")
+    paper = table.choose("paper", tuple(dict.fromkeys(line.method for line in ABLATIONS)))
+    here = method is None and weights is None and of is None
+    variant = _variant(name, table, method, str(own.resolve() / name / WEIGHTS) if here else weights, folder)
+    if here:
+        variant = replace(variant, kind=variant.kind or "rsa2", network={**common, **variant.network})
+        _check_network(variant.kind or "rsa2", variant.network, table)
+    table.end()
+    if of is not None and (variant.network or variant.kind is not None or variant.motion != "quadratic"):
+        raise table.error("with the weights of another row go its motion, kind and network: leave them out")
+    return replace(variant, trained_here=here, paper=paper), of
+
+
+def _resolved(name: str, row: _Row, rows: Mapping[str, _Row], table: Table) -> Variant:
+    """A row with the weights of the row that it refers to."""
+    variant, of = row
+    if of is None:
+        return variant
+    if of not in rows or rows[of][0].weights is None:
+        own = ", ".join(other for other, (each, _) in rows.items() if each.weights is not None)
+        raise table.error(f"rows.{name}: weights_of must be a row with weights of its own ({own}); got {of!r}")
+    return replace(rows[of][0], name=name, frames=variant.frames, paper=variant.paper, trained_here=False)
+
+
+def _variant(name: str, table: Table, method: str | None, weights: str | None, folder: Path) -> Variant:
+    motion, frames = table.choose("motion", ALIGNMENT_MOTIONS), table.take("frames", int)
+    kind, network = table.choose("kind", tuple(_OPTIONS)), table.take("network", dict) or {}
+    if method is not None:
+        if method not in METHODS and ":" not in method:
+            raise table.error(f"unknown method {method!r}; choose from {', '.join(METHODS)}, or name module:function")
+        if method in _OPTIONS and method not in FUSIONS:
+            raise table.error(f"the weights of {method} do not come with this version of the package; name a file")
+        if network or any(given is not None for given in (motion, frames, kind)):
+            raise table.error("motion, frames, kind and network are for networks, not for a method")
+        return Variant(name, method)
+    if frames is not None and frames not in WINDOWS:
+        raise table.error(f"frames must be one of {', '.join(map(str, WINDOWS))}; got {frames}")
+    _check_network(kind or "rsa2", network, table)
+    place = None if weights is None else _weights(weights, folder, table)
+    return Variant(name, None, place, motion or "quadratic", frames or 5, kind, network)
+
+
+def _weights(text: str, folder: Path, table: Table) -> Path | str:
+    if text.endswith(SUFFIX):
+        return folder / text
+    shipped = [name for name in shipped_weights() if name in _OPTIONS]
+    if text not in shipped:
+        raise table.error(f"weights are a {SUFFIX} file, or of the package: {', '.join(shipped)}; got {text!r}")
+    return text
+
+
+def _check_network(kind: Kind, options: Mapping[str, Any], table: Table) -> None:
+    known = [each.name for each in fields(_OPTIONS[kind])]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise table.error(f"the network {kind} has no option {', '.join(unknown)}; it has {', '.join(known)}")
+    try:
+        _OPTIONS[kind](**{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()})
+    except (TypeError, ValueError) as error:
+        raise table.error(f"network: {str(error).rstrip('.')}") from error
