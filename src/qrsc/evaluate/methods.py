@@ -61,6 +61,7 @@ METHODS: dict[str, Callable[[SharedFlow], Method]] = {
     "cubic": _corrector(motion="cubic", fusion="none"),
     "multi-linear": _corrector(motion="linear", fusion="mean"),
     "multi-qrs": _corrector(motion="quadratic", fusion="mean"),
+    "multi-cubic": _corrector(motion="cubic", fusion="mean"),
     "rsa2": _corrector(motion="quadratic", fusion="rsa2"),
     "rsa2-lite": _corrector(motion="quadratic", fusion="rsa2-lite"),
     "qrs-negate": _corrector(motion="quadratic", fusion="none", warp="negate"),
