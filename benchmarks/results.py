@@ -40,10 +40,9 @@ Made by `make results`; do not edit by hand. {made}
 
 PSNR is taken on [0, 1] rounded to 8 bits, SSIM with an 11×11 Gaussian window of σ = 1.5, both over all pixels unless a
 column says otherwise. Every table names the instant that was asked for. Methods: `rs` is the input unchanged; `linear`,
-`qrs` and `cubic` correct each frame from its own motion of order 1, 2 and 3; `multi-qrs` and `multi-cubic` are `qrs` and
-`cubic` with the neighbouring frames, corrected to the same instant, averaged in; `rsa2-lite` fuses those of `qrs` by a
-network. How well the readout is found: [calibration.md](calibration.md). Accuracy of the flows by themselves:
-[flow.md](flow.md).
+`qrs` and `cubic` correct each frame from its own motion of order 1, 2 and 3; `multi-qrs` and `multi-cubic` average in
+the neighbouring frames, corrected to the same instant; `rsa2-lite` fuses those of `qrs` by a network. How well the
+readout is found: [calibration.md](calibration.md). Accuracy of the flows by themselves: [flow.md](flow.md).
 {sections}
 """
 
