@@ -293,6 +293,19 @@ def test_a_fusion_may_be_a_function() -> None:
     assert seen == [2, 3, 3, 3, 2]
 
 
+def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
+    class Sharp:
+        interpolation = "bicubic"
+
+        def __call__(self, aligned: AlignedFrames) -> Warped:
+            return mean_fusion(aligned)
+
+    chosen = [
+        Corrector(Readout(0.5), fusion=Sharp(), interpolation=asked).interpolation for asked in (None, "bilinear")
+    ]
+    assert [*chosen, Corrector(Readout(0.5)).interpolation] == ["bicubic", "bilinear", "bilinear"]
+
+
 # --- properties ---
 
 

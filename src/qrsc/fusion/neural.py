@@ -124,6 +124,11 @@ def network_from_file(path: Path) -> FusionNetwork:
     return network
 
 
+def fusion_from_file(path: Path) -> NetworkFusion:
+    """The fusion by a network from a file that its training wrote."""
+    return NetworkFusion(network_from_file(path), interpolation=trained_interpolation(path))
+
+
 def trained_motion(path: Path) -> str:
     """What the frames were brought to the instant by that the network of a weights file was trained on."""
     return read_notes(path).get("motion", "quadratic")

@@ -66,7 +66,8 @@ class Corrector:
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
         flow: an estimator or its name; None is what suits the device, see `qrsc.flow.default_flow`.
         frames: 3, 4 or 5 frames are looked at for each output; the inner 1, 2 or 3 of them are fused.
-        interpolation: `bilinear`, or `bicubic` (sharper; on noisy frames with imperfect flow about 0.3 dB behind).
+        interpolation: `bilinear`, or `bicubic` (sharper; on noisy frames with imperfect flow about 0.3 dB behind); None
+            is what the fusion was trained with, and bilinear if it was not.
         regularisation: pull of the acceleration towards zero.
         strength: 1 corrects wholly; 0.5 gives what a camera with half the readout time would have seen; 0 nothing.
         border: what the frame does not show is taken from neighbours (`fill`), or repeats its edge (`repeat`).
@@ -91,7 +92,7 @@ class Corrector:
         warp: WarpMethod = "invert",
         flow: FlowEstimator | str | None = None,
         frames: int = 5,
-        interpolation: Interpolation = "bilinear",
+        interpolation: Interpolation | None = None,
         regularisation: float = REGULARISATION,
         strength: float = 1.0,
         border: Border = "fill",
@@ -105,7 +106,7 @@ class Corrector:
         choices = {
             "motion": (motion, tuple(ORDERS)),
             "warp": (warp, WARP_METHODS),
-            "interpolation": (interpolation, INTERPOLATIONS),
+            "interpolation": (interpolation or "bilinear", INTERPOLATIONS),
             "border": (border, BORDERS),
             "unsure": (unsure, UNSURE),
         }
@@ -122,7 +123,6 @@ class Corrector:
         self.readout = readout
         self.tau = readout.instant("middle") if tau is None else float(tau)
         self.warp = warp
-        self.interpolation = interpolation
         self.regularisation = regularisation
         self.strength = strength
         self.border = border
@@ -135,6 +135,8 @@ class Corrector:
         self.seconds = Seconds()
         self._order = ORDERS[motion]
         self._fusion = load_fusion(fusion) if isinstance(fusion, str) else fusion
+        trained: Interpolation = getattr(self._fusion, "interpolation", "bilinear")
+        self.interpolation = trained if interpolation is None else interpolation
         self._flow = load_flow(flow) if isinstance(flow, str) else flow
         fused = frames - 2 if self._fusion is not None else 1
         self._behind = fused // 2

@@ -17,7 +17,7 @@ from qrsc.evaluate.methods import Method
 from qrsc.evaluate.results import FrameAndField, Result
 from qrsc.evaluate.studies.entries import Variant
 from qrsc.fusion import Fusion
-from qrsc.fusion.neural import FusionNetwork, NetworkFusion, load_network, network_from_file
+from qrsc.fusion.neural import NetworkFusion, fusion_from_file, shipped_fusion
 from qrsc.learn.alignment import Alignment
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
@@ -68,7 +68,7 @@ def method_of(variant: Variant) -> Callable[[SharedFlow], Method]:
 
     @cache  # the network is read when it is first needed, and once
     def fusion() -> Fusion:
-        return NetworkFusion(load_variant(variant))
+        return load_variant(variant)
 
     def with_flow(flow: SharedFlow) -> Method:
         def method(frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterator[Result]:
@@ -84,11 +84,11 @@ def method_of(variant: Variant) -> Callable[[SharedFlow], Method]:
     return with_flow
 
 
-def load_variant(variant: Variant) -> FusionNetwork:
-    """The network of a variant, with its weights."""
+def load_variant(variant: Variant) -> NetworkFusion:
+    """The fusion by the network of a variant, with its weights."""
     if variant.weights is None:
         raise ValueError(f"{variant.name} is the method {variant.method}, not a network.")
-    return load_network(variant.weights) if isinstance(variant.weights, str) else network_from_file(variant.weights)
+    return shipped_fusion(variant.weights) if isinstance(variant.weights, str) else fusion_from_file(variant.weights)
 
 
 def uncorrected(
