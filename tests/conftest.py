@@ -33,9 +33,23 @@ def real_data() -> Path:
 def _flow_by_a_search() -> Iterator[None]:
     """Where a test asks for no flow, a search finds it, in a tenth of the time that the network takes.
 
-    What `default_flow` says is tested in test_flow.py, and that it is asked in test_pipeline.py.
+    What `default_flow` says is tested in test_flow.py, and that it is asked in test_pipeline_flow.py.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qrsc.pipeline.corrector.default_flow", lambda device: "dis")
         patch.setattr("qrsc.flow.default_flow", lambda device: "dis")
         yield
+
+
+@pytest.fixture
+def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`qrsc train` with a handful of painted textures, and little to score in the end."""
+    from qrsc.cli import train
+    from qrsc.simulate.library import TextureLibrary, texture_library
+
+    def painted(photographs: Path | None, device: object) -> TextureLibrary:
+        return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
+
+    monkeypatch.setattr(train, "training_textures", painted)
+    monkeypatch.setattr(train, "HELD_OUT_PAIRS", 4)
+    monkeypatch.setattr(train, "HELD_OUT_SAMPLES", 4)

@@ -280,32 +280,6 @@ def test_frames_are_taken_when_needed_and_let_go_when_done(motion: MotionName, f
         assert ahead + 1 <= most <= held, "it holds on to frames that no output needs"
 
 
-def test_a_fusion_may_be_a_function() -> None:
-    clip = torch.rand(5, 3, 24, 32, generator=torch.Generator().manual_seed(0))
-    seen = []
-
-    def own(aligned: AlignedFrames) -> Warped:
-        seen.append(aligned.frames.shape[1])
-        return mean_fusion(aligned)
-
-    expected = Corrector(Readout(0.5), flow=Still())(clip)
-    torch.testing.assert_close(Corrector(Readout(0.5), flow=Still(), fusion=own)(clip), expected)
-    assert seen == [2, 3, 3, 3, 2]
-
-
-def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
-    class Sharp:
-        interpolation = "bicubic"
-
-        def __call__(self, aligned: AlignedFrames) -> Warped:
-            return mean_fusion(aligned)
-
-    chosen = [
-        Corrector(Readout(0.5), fusion=Sharp(), interpolation=asked).interpolation for asked in (None, "bilinear")
-    ]
-    assert [*chosen, Corrector(Readout(0.5)).interpolation] == ["bicubic", "bilinear", "bilinear"]
-
-
 # --- properties ---
 
 

@@ -1,4 +1,4 @@
-"""Where the Corrector's flow comes from."""
+"""Where the Corrector's flow and fusion come from."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowPair
+from qrsc.fusion import AlignedFrames, mean_fusion
 from qrsc.motion import fit_trajectory
 from qrsc.pipeline import Corrector
 from qrsc.pipeline import corrector as corrector_module
 from qrsc.timing import Readout
+from qrsc.warp import Warped
 
 
 class Told:
@@ -77,3 +79,29 @@ def test_no_flow_means_what_suits_the_device(monkeypatch: pytest.MonkeyPatch) ->
     clip = torch.rand(3, 3, 24, 32, generator=torch.Generator().manual_seed(0))
     Corrector(Readout(0.5))(clip)
     assert asked == [clip.device]
+
+
+def test_a_fusion_may_be_a_function() -> None:
+    clip = torch.rand(5, 3, 24, 32, generator=torch.Generator().manual_seed(0))
+    seen = []
+
+    def own(aligned: AlignedFrames) -> Warped:
+        seen.append(aligned.frames.shape[1])
+        return mean_fusion(aligned)
+
+    expected = Corrector(Readout(0.5), flow=Told(1.0))(clip)
+    torch.testing.assert_close(Corrector(Readout(0.5), flow=Told(1.0), fusion=own)(clip), expected)
+    assert seen == [2, 3, 3, 3, 2]
+
+
+def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
+    class Sharp:
+        interpolation = "bicubic"
+
+        def __call__(self, aligned: AlignedFrames) -> Warped:
+            return mean_fusion(aligned)
+
+    chosen = [
+        Corrector(Readout(0.5), fusion=Sharp(), interpolation=asked).interpolation for asked in (None, "bilinear")
+    ]
+    assert [*chosen, Corrector(Readout(0.5)).interpolation] == ["bicubic", "bilinear", "bilinear"]

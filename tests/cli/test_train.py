@@ -5,24 +5,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from qrsc.cli import train as training
 from qrsc.cli.app import app
-from qrsc.simulate.library import TextureLibrary, texture_library
 
 pytest.importorskip("pytorch_lightning")
 
 SMALL = ["--steps", "1", "--batch", "1", "--size", "64x64", "--scenes", "1", "--pool", "2", "--quiet"]
-
-
-@pytest.fixture
-def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
-    def painted(photographs: Path | None, device: object) -> TextureLibrary:
-        import torch
-
-        return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
-
-    monkeypatch.setattr(training, "training_textures", painted)
-    monkeypatch.setattr(training, "HELD_OUT_PAIRS", 4)
 
 
 @pytest.mark.usefixtures("few_textures")

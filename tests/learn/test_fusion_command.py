@@ -5,29 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
-from qrsc.cli import train as training
 from qrsc.cli.app import app
 from qrsc.fusion.lite import LiteNetwork
 from qrsc.fusion.neural import network_from_file
-from qrsc.simulate.library import TextureLibrary, texture_library
 from qrsc.weights import WeightsError
 
 pytest.importorskip("pytorch_lightning")
 
 SMALL = ["--network", "rsa2-lite", "--batch", "1", "--size", "64x64", "--crop", "32x32", "--scenes", "1"]
 SMALL += ["--flow", "true", "--pool", "3"]
-
-
-@pytest.fixture
-def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
-    def painted(photographs: Path | None, device: object) -> TextureLibrary:
-        return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
-
-    monkeypatch.setattr(training, "training_textures", painted)
-    monkeypatch.setattr(training, "HELD_OUT_SAMPLES", 4)
 
 
 @pytest.mark.usefixtures("few_textures")

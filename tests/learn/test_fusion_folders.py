@@ -17,7 +17,6 @@ from qrsc.fusion.neural import trained_motion
 from qrsc.learn.fusion_folders import FolderSamples, MixedSamples
 from qrsc.media.frames import write_frame
 from qrsc.simulate.clips import ClipFrame
-from qrsc.simulate.library import TextureLibrary, texture_library
 from qrsc.simulate.writers import write_sequence
 from qrsc.timing import Readout
 
@@ -99,16 +98,11 @@ SMALL = ["--network", "rsa2-lite", "--batch", "1", "--size", "64x48", "--crop", 
 
 
 @pytest.fixture
-def _few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
-    def painted(photographs: Path | None, device: object) -> TextureLibrary:
-        return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
-
-    monkeypatch.setattr(training, "training_textures", painted)
-    monkeypatch.setattr(training, "HELD_OUT_SAMPLES", 4)
+def _still(few_textures: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "load_flow", lambda name: still_flow)
 
 
-@pytest.mark.usefixtures("_few_textures")
+@pytest.mark.usefixtures("_still")
 def test_a_network_is_trained_on_a_data_set_and_teaches_another(panorama: Path, tmp_path: Path) -> None:
     pytest.importorskip("pytorch_lightning", reason="training needs the extra 'train'")
 
@@ -135,7 +129,7 @@ def test_a_network_is_trained_on_a_data_set_and_teaches_another(panorama: Path, 
         ("--teacher rsa3", "rsa3"),
     ],
 )
-@pytest.mark.usefixtures("_few_textures")
+@pytest.mark.usefixtures("_still")
 def test_bad_options(panorama: Path, tmp_path: Path, options: str, message: str) -> None:
     given = ["train", "fusion", str(tmp_path / "run"), *SMALL, *options.format(panorama).split()]
     result = CliRunner().invoke(app, given)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import typer
 
 from qrsc.cli.studies import (
-    FORMS,
-    FRAMES,
     StudyOptions,
     made_with,
     require_free,
@@ -20,7 +19,7 @@ from qrsc.cli.studies import (
     study_sequences,
     table_files,
     weights_lines,
-    write_text,
+    write_tables,
 )
 from qrsc.evaluate.studies.ablation import ablation_rows, chart_names, format_ablation, write_ablation_charts
 from qrsc.evaluate.studies.entries import Manifest
@@ -34,7 +33,6 @@ from qrsc.evaluate.studies.training import (
     training_plan,
 )
 from qrsc.evaluate.studies.variants import require_own_weights
-from qrsc.evaluate.tables import frame_rows
 
 TABLE = "ablation"
 
@@ -72,10 +70,8 @@ def ablate_rows(path: Path, training: Training, options: StudyOptions) -> str:
     rows = ablation_rows(manifest, scores)
     made = made_with(settings, sets)
     if options.out is not None:
-        for form, suffix in FORMS.items():
-            table = format_ablation(manifest, rows, form)
-            write_text(options.out / f"{TABLE}{suffix}", _page(manifest, made, table) if form == "markdown" else table)
-        write_text(options.out / FRAMES, frame_rows(scores))
+        table, page = partial(format_ablation, manifest, rows), partial(_page, manifest, made)
+        write_tables(options.out, TABLE, table, page, scores)
     if options.plots is not None:
         write_ablation_charts(options.plots, manifest, rows, made)
     return format_ablation(manifest, rows, options.form)

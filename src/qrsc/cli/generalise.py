@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from qrsc.cli.studies import (
-    FORMS,
-    FRAMES,
     StudyOptions,
     made_with,
     require_free,
@@ -15,8 +14,9 @@ from qrsc.cli.studies import (
     study_sequences,
     table_files,
     weights_lines,
-    write_text,
+    write_tables,
 )
+from qrsc.evaluate.studies.entries import Manifest
 from qrsc.evaluate.studies.generalisation import (
     FIGURES,
     format_generalisation,
@@ -25,7 +25,6 @@ from qrsc.evaluate.studies.generalisation import (
     write_heat_maps,
 )
 from qrsc.evaluate.studies.manifest import read_generalisation
-from qrsc.evaluate.tables import frame_rows
 
 TABLE = "generalisation"
 
@@ -41,13 +40,13 @@ def generalise_checkpoints(path: Path, options: StudyOptions) -> str:
     rows = generalisation_rows(manifest, scores)
     made = made_with(settings, sets)
     if options.out is not None:
-        for form, suffix in FORMS.items():
-            table = format_generalisation(manifest, rows, form)
-            if form == "markdown":
-                weights = "\n".join(weights_lines(manifest.variants, {}))
-                table = f"# From one data set to another\n\n{made}\n\n{table}\n\nWeights:\n\n{weights}"
-            write_text(options.out / f"{TABLE}{suffix}", table)
-        write_text(options.out / FRAMES, frame_rows(scores))
+        table, page = partial(format_generalisation, manifest, rows), partial(_page, manifest, made)
+        write_tables(options.out, TABLE, table, page, scores)
     if options.plots is not None:
         write_heat_maps(options.plots, manifest, rows, made)
     return format_generalisation(manifest, rows, options.form)
+
+
+def _page(manifest: Manifest, made: str, table: str) -> str:
+    weights = "\n".join(weights_lines(manifest.variants, {}))
+    return f"# From one data set to another\n\n{made}\n\n{table}\n\nWeights:\n\n{weights}"

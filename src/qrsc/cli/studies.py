@@ -6,7 +6,7 @@ import datetime
 import os
 import platform
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from qrsc.evaluate.studies.manifest import parse_metrics
 from qrsc.evaluate.studies.scoring import Settings, score_variants
 from qrsc.evaluate.studies.sequences import sequences_of, to_render
 from qrsc.evaluate.studies.variants import require_own_weights, weights_sha256
-from qrsc.evaluate.tables import TableFormat
+from qrsc.evaluate.tables import TableFormat, frame_rows
 from qrsc.flow import default_flow
 
 FORMS: dict[TableFormat, str] = {"markdown": ".md", "csv": ".csv", "json": ".json"}
@@ -130,7 +130,22 @@ def weights_lines(variants: Iterable[Variant], told: Mapping[str, str]) -> list[
     return lines
 
 
-def write_text(path: Path, text: str) -> None:
+def write_tables(
+    out: Path, name: str, table: Callable[[TableFormat], str], page: Callable[[str], str], scores: Sequence[FrameScore]
+) -> None:
+    """Leave the `table_files` of a study in a folder.
+
+    Args:
+        table: the study's table in a form.
+        page: what is written of it in Markdown.
+        scores: of every frame.
+    """
+    for form, suffix in FORMS.items():
+        _write_text(out / f"{name}{suffix}", page(table(form)) if form == "markdown" else table(form))
+    _write_text(out / FRAMES, frame_rows(scores))
+
+
+def _write_text(path: Path, text: str) -> None:
     """A file of text in a folder that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n", encoding="utf-8")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,13 +13,13 @@ from pathlib import Path
 
 import torch
 
-from qrsc import __version__
 from qrsc.data.dataset import ClipFiles, LoadedFrame, TruthInstant, load_frame, split_at_gaps
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.flows import SharedFlow, shared_flow
 from qrsc.evaluate.methods import FrameFolder, Method, load_method
+from qrsc.evaluate.record import Record, record_key
 from qrsc.evaluate.results import Result, frame_of
-from qrsc.evaluate.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures, score_from_dict
+from qrsc.evaluate.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures
 from qrsc.media.frames import write_frame
 
 READ_AHEAD = 2  # frames that are decoded while others are corrected
@@ -29,7 +27,6 @@ SCORE_BEHIND = 4  # frames whose figures may be outstanding
 MEASURERS = 2  # threads that measure, and move the frames that nobody has moved yet
 WORKERS = 2 + MEASURERS  # one reads, one corrects
 GPU_BATCH = 8  # pairs of frames; on a CPU a batch takes as long as its pairs one by one
-RESUME_FILE = "sequences.jsonl"
 
 
 @dataclass(frozen=True)
@@ -83,18 +80,19 @@ def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -
     if not methods and not plan.folders:
         raise ValueError("name at least one method to score.")
     measures = load_measures(plan.metrics)
-    done = _read_finished(plan)
+    record = Record(plan.resume)
     scores: list[FrameScore] = []
     for sequence in plan.sequences:
         key = _key(plan, sequence)
-        if key in done:
+        found = record.scores(key)
+        if found is not None:
             advance(len(sequence.frames))
         else:
-            done[key] = []
+            found = []
             for clip in split_at_gaps(sequence):
-                done[key] += _score_clip(clip, plan, methods, flow, measures, advance)
-            _append_finished(plan, key, done[key])
-        scores += done[key]
+                found += _score_clip(clip, plan, methods, flow, measures, advance)
+            record.add(key, found)
+        scores += found
     if not scores:
         raise ValueError(
             f"nothing to score: no frame of {plan.title} has a truth at {' or '.join(plan.instants)} row's instant."
@@ -216,44 +214,7 @@ def _next_result(name: str, stream: Iterator[Result], clip: ClipFiles) -> Result
     )
 
 
-# --- figures of finished sequences, a line of JSON each ---
-
-
 def _key(plan: Plan, sequence: SequenceFiles) -> str:
-    """What the figures of a sequence depend on, as far as this program can know."""
-    told = [
-        __version__,
-        plan.title,
-        str(sequence.folder.resolve()),
-        [(frame.number, sorted(frame.files)) for frame in sequence.frames],
-        repr(sequence.readout),
-        list(plan.methods),
-        {name: str(folder.folder.resolve()) for name, folder in plan.folders.items()},
-        list(plan.instants),
-        list(plan.metrics),
-        plan.flow,
-    ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
-
-
-def _read_finished(plan: Plan) -> dict[str, list[FrameScore]]:
-    finished: dict[str, list[FrameScore]] = {}
-    path = None if plan.resume is None else plan.resume / RESUME_FILE
-    if path is None or not path.is_file():
-        return finished
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue  # the last line of a run that was cut off in the middle of it
-        finished[entry["key"]] = [score_from_dict(values) for values in entry["scores"]]
-    return finished
-
-
-def _append_finished(plan: Plan, key: str, scores: Sequence[FrameScore]) -> None:
-    if plan.resume is None:
-        return
-    plan.resume.mkdir(parents=True, exist_ok=True)
-    with (plan.resume / RESUME_FILE).open("a", encoding="utf-8") as file:
-        # Started on a line of its own: a run that was cut off may have left half a line.
-        file.write("\n" * (file.tell() > 0) + json.dumps({"key": key, "scores": [score.as_dict() for score in scores]}))
+    folders = {name: str(folder.folder.resolve()) for name, folder in plan.folders.items()}
+    asked = [plan.title, list(plan.methods), folders, list(plan.instants), list(plan.metrics), plan.flow]
+    return record_key(sequence, asked)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-from qrsc import __version__
 from qrsc.data.dataset import TruthInstant
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.flows import SharedFlow
 from qrsc.evaluate.methods import METHODS, Method
-from qrsc.evaluate.run import RESUME_FILE, Plan, evaluate
-from qrsc.evaluate.scores import FrameScore, score_from_dict
+from qrsc.evaluate.record import Record, record_key
+from qrsc.evaluate.run import Plan, evaluate
+from qrsc.evaluate.scores import FrameScore
 from qrsc.evaluate.studies.entries import Variant
 from qrsc.evaluate.studies.variants import identity, method_of
 
@@ -64,7 +62,7 @@ def score_variants(
             "there is nothing to score: of all variants the weights are missing ("
             f"{', '.join(str(variant.missing) for variant in variants)})."
         )
-    record = _Record(settings)
+    record = Record(settings.record)
     scores: list[FrameScore] = []
     with _registered(entries):
         for title, sequences in sets.items():
@@ -86,11 +84,11 @@ def _scored(
     sequence: SequenceFiles,
     identities: set[str],
     settings: Settings,
-    record: _Record,
+    record: Record,
     advance: Callable[[str, int], None],
 ) -> dict[str, list[FrameScore]]:
     """The figures of a sequence, by the variants' identities."""
-    found = {each: record.scores(sequence, each) for each in sorted(identities)}
+    found = {each: record.scores(_key(sequence, each, settings)) for each in sorted(identities)}
     pending = [each for each, scores in found.items() if scores is None]
     if not pending:
         advance(title, len(sequence.frames))
@@ -108,7 +106,7 @@ def _scored(
         scores = evaluate(plan, lambda frames: advance(title, frames))
         for each in pending:
             mine = [score for score in scores if score.method == each]
-            record.add(sequence, each, mine)
+            record.add(_key(sequence, each, settings), mine)
             found[each] = mine
     return {each: scores for each, scores in found.items() if scores is not None}
 
@@ -124,43 +122,5 @@ def _registered(entries: Mapping[str, Callable[[SharedFlow], Method]]) -> Iterat
             METHODS.pop(name, None)
 
 
-class _Record:
-    """Figures of finished sequences, a line of JSON for each sequence and variant."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._path = None if settings.record is None else settings.record / RESUME_FILE
-        self._found: dict[str, list[FrameScore]] = {}
-        if self._path is not None and self._path.is_file():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
-                try:
-                    entry = json.loads(line)
-                except json.JSONDecodeError:
-                    continue  # the last line of a run that was cut off in the middle of it
-                self._found[entry["key"]] = [score_from_dict(values) for values in entry["scores"]]
-
-    def scores(self, sequence: SequenceFiles, known_as: str) -> list[FrameScore] | None:
-        return self._found.get(self._key(sequence, known_as))
-
-    def add(self, sequence: SequenceFiles, known_as: str, scores: list[FrameScore]) -> None:
-        if self._path is None:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        entry = {"key": self._key(sequence, known_as), "scores": [score.as_dict() for score in scores]}
-        with self._path.open("a", encoding="utf-8") as file:
-            # Started on a line of its own: a run that was cut off may have left half a line.
-            file.write("\n" * (file.tell() > 0) + json.dumps(entry))
-
-    def _key(self, sequence: SequenceFiles, known_as: str) -> str:
-        """What the figures depend on, as far as this program can know."""
-        told = [
-            __version__,
-            str(sequence.folder.resolve()),
-            [(frame.number, sorted(frame.files)) for frame in sequence.frames],
-            repr(sequence.readout),
-            known_as,
-            self._settings.at,
-            list(self._settings.metrics),
-            self._settings.flow,
-        ]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+def _key(sequence: SequenceFiles, known_as: str, settings: Settings) -> str:
+    return record_key(sequence, [known_as, settings.at, list(settings.metrics), settings.flow])
