@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from qrsc.flow.dis import search
+from qrsc.flow.dis import landing, search
 
 Grey = npt.NDArray[np.uint8]
 Flow = npt.NDArray[np.float32]
@@ -210,10 +210,7 @@ def followed(picture: Grey, flow: Flow) -> npt.NDArray[np.float32]:
     """A picture brought back along a flow that leads to it: `[h, w]`."""
     import cv2
 
-    height, width = picture.shape
-    x = flow[..., 0] + np.arange(width, dtype=np.float32)
-    y = flow[..., 1] + np.arange(height, dtype=np.float32)[:, None]
-    brought = cv2.remap(picture.astype(np.float32), x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    brought = cv2.remap(picture.astype(np.float32), *landing(flow), cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(brought, dtype=np.float32)
 
 

@@ -105,8 +105,13 @@ def _unexplained(first: Grey, second: Grey, flow: Flow) -> float:
     """Mean absolute difference, in grey levels, that is left after following a flow."""
     import cv2
 
-    height, width = first.shape
+    followed = cv2.remap(second, *landing(flow), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return float(np.mean(cv2.absdiff(first, followed)))
+
+
+def landing(flow: Flow) -> tuple[Flow, Flow]:
+    """Where a flow `[h, w, 2]` leads from each pixel: x and y, `[h, w]` each."""
+    height, width = flow.shape[:2]
     x = flow[..., 0] + np.arange(width, dtype=np.float32)
     y = flow[..., 1] + np.arange(height, dtype=np.float32)[:, None]
-    followed = cv2.remap(second, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-    return float(np.mean(cv2.absdiff(first, followed)))
+    return x, y

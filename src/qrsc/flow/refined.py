@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qrsc.flow.dis import MIN_SIDE, DisFlow, Flow, Grey, grey_pictures, search
+from qrsc.flow.dis import MIN_SIDE, DisFlow, Flow, Grey, grey_pictures, landing, search
 from qrsc.flow.filling import fill_leaving
 from qrsc.flow.protocol import FlowEstimator, FlowPair
 
@@ -68,8 +68,7 @@ def _difference(first: Grey, second: Grey, flow: Flow) -> Flow:
     import cv2
 
     height, width = first.shape
-    x = flow[..., 0] + np.arange(width, dtype=np.float32)
-    y = flow[..., 1] + np.arange(height, dtype=np.float32)[:, None]
+    x, y = landing(flow)
     inside = ((x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)).astype(np.float32)
     followed = cv2.remap(second, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     left = np.minimum(cv2.absdiff(first, followed), MOST_DIFFERENT).astype(np.float32) * inside
