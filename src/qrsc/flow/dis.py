@@ -112,6 +112,6 @@ def _unexplained(first: Grey, second: Grey, flow: Flow) -> float:
 def landing(flow: Flow) -> tuple[Flow, Flow]:
     """Where a flow `[h, w, 2]` leads from each pixel: x and y, `[h, w]` each."""
     height, width = flow.shape[:2]
-    x = flow[..., 0] + np.arange(width, dtype=np.float32)
-    y = flow[..., 1] + np.arange(height, dtype=np.float32)[:, None]
-    return x, y
+    columns: Flow = np.arange(width, dtype=np.float32)
+    rows: Flow = np.arange(height, dtype=np.float32)[:, None]
+    return flow[..., 0] + columns, flow[..., 1] + rows
