@@ -4,7 +4,7 @@ import math
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,14 +15,13 @@ from torch import Tensor
 
 from qrsc.flow import FlowPair
 from qrsc.fusion import FUSIONS, AlignedFrames, mean_fusion
-from qrsc.motion import ORDERS
-from qrsc.pipeline import WINDOWS, Corrected, Corrector, MotionName, correct
+from qrsc.pipeline import MOTION_ORDERS, WINDOWS, Corrected, Corrector, MotionName, correct
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import INTERPOLATIONS, WARP_METHODS, Interpolation, Warped, pixel_grid
 
 from .edits import EDITS
 
-MOTIONS: tuple[MotionName, ...] = ("linear", "quadratic", "cubic")
+MOTIONS: tuple[MotionName, ...] = get_args(MotionName)
 
 
 @dataclass
@@ -165,7 +164,8 @@ def test_pixels_that_no_frame_shows_are_not_valid_and_fusion_finds_more_of_them(
     # Tau 0.9 lies after the upper rows: they move on to the right and leave a gap on the left.
     shown = {}
     for fusion in FUSIONS:
-        results = list(Corrector(scene.readout, tau=0.9, fusion=fusion, flow=scene.flows(5)).stream(clip))
+        corrector = Corrector(scene.readout, tau=0.9, motion="quadratic", fusion=fusion, flow=scene.flows(5))
+        results = list(corrector.stream(clip))
         shown[fusion] = results[2].valid
         assert results[2].frame.shape == (3, 48, 64)
         assert results[2].correction_field.shape == (2, 48, 64)
@@ -256,10 +256,12 @@ class Memory(bytearray):
     """Memory of a frame that can be watched."""
 
 
-@pytest.mark.parametrize(("motion", "frames", "held"), [("linear", 3, 3), ("quadratic", 5, 5), ("cubic", 5, 8)])
+@pytest.mark.parametrize(
+    ("motion", "frames", "held"), [("linear", 3, 3), ("quadratic", 5, 5), ("cubic", 5, 8), ("path", 5, 7)]
+)
 def test_frames_are_taken_when_needed_and_let_go_when_done(motion: MotionName, frames: int, held: int) -> None:
     alive: list[weakref.ref[Memory]] = []
-    ahead = {"linear": 1, "quadratic": 2, "cubic": 3}[motion]
+    ahead = {"linear": 1, "quadratic": 2, "cubic": 3, "path": 4}[motion]
 
     def clip(count: int) -> Iterator[Tensor]:
         for _ in range(count):
@@ -404,7 +406,7 @@ def test_wrong_options_list_the_choices() -> None:
         correct(rand(2, 3, 4, 4), 0.5, vigour=1.0)
     with pytest.raises(ValueError, match="gamma must be a number from 0 to 1"):
         correct(rand(2, 3, 4, 4), 45.0)
-    assert list(ORDERS) == list(MOTIONS)
+    assert tuple(MOTION_ORDERS) == MOTIONS
 
 
 @pytest.mark.parametrize(

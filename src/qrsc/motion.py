@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -36,6 +36,14 @@ MIN_CONFIDENCE = 1e-3
 Step = TypeVar("Step", int, float)
 
 
+class SharedMotion(Protocol):
+    """A motion that the pixels of a frame share, such as the camera's: see `qrsc.path`."""
+
+    def displacement_at(self, time: Tensor | float, /) -> Tensor:
+        """Where it takes each pixel at a time after the pixel's exposure, `[..., 2, H, W]`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Trajectory:
     """The motion of every pixel of a frame, in pixels and frame intervals from the pixel's own exposure.
@@ -47,6 +55,7 @@ class Trajectory:
         valid: `[..., 1, H, W]` bool; False where a flow was not finite (or longer than `MAX_FLOW`) or two exposures
             coincide, so that the motion is of a lower order than asked for, or zero.
         confidence: `[..., 1, H, W]` in [0, 1], that of the most trusted flow of the pixel.
+        shared: what all pixels move by in addition, if anything.
     """
 
     velocity: Tensor
@@ -54,6 +63,7 @@ class Trajectory:
     jerk: Tensor | None
     valid: Tensor
     confidence: Tensor
+    shared: SharedMotion | None = None
 
     def displacement_at(self, time: Tensor | float) -> Tensor:
         """Where each pixel has moved at a time after its exposure.
@@ -69,7 +79,8 @@ class Trajectory:
             factor = factor + (0.5 * time) * (self.acceleration + (time / 3.0) * self.jerk)
         elif self.acceleration is not None:
             factor = factor + (0.5 * time) * self.acceleration
-        return factor * time
+        own = factor * time
+        return own if self.shared is None else own + self.shared.displacement_at(time)
 
 
 def solve_trajectory(
@@ -106,6 +117,7 @@ def fit_trajectory(
     order: int = 2,
     confidences: Mapping[Step, Tensor] | None = None,
     regularisation: float = 0.0,
+    shared: SharedMotion | None = None,
 ) -> Trajectory:
     """The motion of a frame's pixels from its flows to any neighbours.
 
@@ -116,17 +128,18 @@ def fit_trajectory(
         order: 1 linear, 2 quadratic, 3 cubic; with fewer flows than that, as many orders as there are flows.
         confidences: `[..., 1, H, W]` in [0, 1] by the same steps; ones where missing.
         regularisation: pull of the terms above the linear one towards zero, in the units of a confidence.
+        shared: a motion known already; the trajectory's own terms then explain what the flows differ from it by.
     """
     _check_arguments(flows, order, confidences, regularisation)
     if order == 2 and sorted(flows) == [-1, 1] and not confidences and regularisation == 0.0:
-        interpolated = _interpolate(flows[-1], flows[1], readout)
+        interpolated = _interpolate(flows[-1], flows[1], readout, shared)
         if interpolated is not None:
             return interpolated
     elif order <= 2 and len(flows) == 2:
-        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation)
+        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation, shared)
         if two_sided is not None:
             return two_sided
-    samples = [_velocity_sample(flows[step], step, readout) for step in sorted(flows)]
+    samples = [_velocity_sample(flows[step], step, readout, shared) for step in sorted(flows)]
     weights, confidence = _weights(flows, confidences, samples)
     order = min(order, len(samples))
 
@@ -135,7 +148,7 @@ def fit_trajectory(
         valid = valid & sample_.usable
     if order == 1:
         _, (velocity,) = _moments(weights, [[s.velocity for s in samples]])
-        return Trajectory(velocity, None, None, valid, confidence)
+        return Trajectory(velocity, None, None, valid, confidence, shared)
 
     # Where two exposures coincide, the difference of their flows is noise that no acceleration may be read from.
     distinct = torch.ones_like(valid)
@@ -152,7 +165,7 @@ def fit_trajectory(
     spread = _dot(weighted, centred)
     slope = _divide(_dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
     if order == 2:
-        return Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence)
+        return Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence, shared)
 
     # The cubic term is the part of the squared time that neither the mean nor the slope explains.
     mean_square = _divide(spread, total)
@@ -164,7 +177,7 @@ def fit_trajectory(
     )
     velocity = mean_velocity - mean_time * slope + bend * (mean_time * (mean_time + skew) - mean_square)
     acceleration = 2.0 * (slope - bend * (2.0 * mean_time + skew))
-    return Trajectory(velocity, acceleration, 6.0 * bend, valid, confidence)
+    return Trajectory(velocity, acceleration, 6.0 * bend, valid, confidence, shared)
 
 
 def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: float = 0) -> Tensor:
@@ -244,7 +257,9 @@ def chain_flows(
     return first + onward[..., :2, :, :], confidence
 
 
-def _interpolate(flow_prev: Tensor, flow_next: Tensor, readout: Readout) -> Trajectory | None:
+def _interpolate(
+    flow_prev: Tensor, flow_next: Tensor, readout: Readout, shared: SharedMotion | None = None
+) -> Trajectory | None:
     """Cramer's solution for the parabola through both flows, or None if a pixel of them needs more care.
 
     It is what the regression gives for equal weights, in a fifth of the passes over memory. Hardly any frame has
@@ -259,11 +274,12 @@ def _interpolate(flow_prev: Tensor, flow_next: Tensor, readout: Readout) -> Traj
     if not (regular and _longest(flow_prev) < MAX_FLOW and _longest(flow_next) < MAX_FLOW):
         return None
     inverse = determinant.reciprocal()
+    flow_prev, flow_next = _own(flow_prev, time_prev, shared), _own(flow_next, time_next, shared)
     crossed_prev, crossed_next = time_next * flow_prev, time_prev * flow_next
     velocity = (time_next * crossed_prev - time_prev * crossed_next) * inverse
     acceleration = (crossed_prev - crossed_next) * (-2.0 * inverse)
     everywhere = torch.ones_like(determinant)
-    return Trajectory(velocity, acceleration, None, everywhere.bool(), everywhere)
+    return Trajectory(velocity, acceleration, None, everywhere.bool(), everywhere, shared)
 
 
 def _fit_two(
@@ -272,6 +288,7 @@ def _fit_two(
     order: int,
     confidences: Mapping[Step, Tensor],
     regularisation: float,
+    shared: SharedMotion | None = None,
 ) -> Trajectory | None:
     """The weighted regression of order 1 or 2 over two flows, or None if a pixel of them needs more care.
 
@@ -300,8 +317,9 @@ def _fit_two(
     inverse = total.reciprocal()
     share, other_share = share * inverse, other_share * inverse
     best = torch.maximum(trust, other_trust)
+    flow, other_flow = _own(flow, time, shared), _own(other_flow, other_time, shared)
     if order == 1:
-        return Trajectory(torch.addcmul(share * flow, other_share, other_flow), None, None, everywhere, best)
+        return Trajectory(torch.addcmul(share * flow, other_share, other_flow), None, None, everywhere, best, shared)
     mean_time = torch.addcmul(weight * time, other_weight, other_time) * inverse
     pull = weight * other_weight * inverse * apart
     spread = pull * apart + 4.0 * regularisation
@@ -313,7 +331,12 @@ def _fit_two(
     other_share = torch.addcmul(other_share, mean_time, other_slope, value=-1)
     velocity = torch.addcmul(share * flow, other_share, other_flow)
     acceleration = torch.addcmul((2.0 * slope) * flow, other_slope, other_flow, value=2)
-    return Trajectory(velocity, acceleration, None, everywhere, best)
+    return Trajectory(velocity, acceleration, None, everywhere, best, shared)
+
+
+def _own(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> Tensor:
+    """What a shared motion does not explain of a flow `[..., 2, H, W]` that took the time `[..., 1, H, W]`."""
+    return flow if shared is None else flow - shared.displacement_at(time)
 
 
 def _longest(flow: Tensor) -> Tensor:
@@ -331,12 +354,12 @@ class _VelocitySample:
     usable: Tensor  # [..., 1, H, W] bool
 
 
-def _velocity_sample(flow: Tensor, step: float, readout: Readout) -> _VelocitySample:
+def _velocity_sample(flow: Tensor, step: float, readout: Readout, shared: SharedMotion | None) -> _VelocitySample:
     time = readout.flight_time(flow, step)
     usable = (flow.abs().amax(-3, keepdim=True) < MAX_FLOW) & (time.abs() > MIN_TIME)  # False for NaN
     # Replaced before dividing: a pixel that is not usable must not put NaN into anyone's gradient.
     time = torch.where(usable, time, torch.full_like(time, float(step)))
-    flow = torch.where(usable, flow, torch.zeros_like(flow))
+    flow = torch.where(usable, _own(flow, time, shared), torch.zeros_like(flow))
     return _VelocitySample(time, flow / time, usable)
 
 

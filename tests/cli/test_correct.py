@@ -164,7 +164,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("--gamma 0.5 --at first", {"tau": 0.0}),
         ("--gamma 0.5 --at middle", {"tau": 0.25}),
         ("--gamma 0.5 --at last", {"tau": 0.5}),
-        ("--gamma 0.5", {"motion": "quadratic", "fusion": "mean", "warp": "invert", "frames": 5, "flow": None}),
+        ("--gamma 0.5", {"motion": "path", "fusion": "mean", "warp": "invert", "frames": 5, "flow": None}),
         ("--gamma 0.5 --motion cubic --fusion none", {"motion": "cubic", "fusion": "none"}),
         ("--gamma 0.5 --warp splat --frames 3 --flow dis-fast", {"warp": "splat", "frames": 3, "flow": "dis-fast"}),
         ("--gamma 0.5 --device cpu", {"device": "cpu"}),

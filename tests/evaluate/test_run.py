@@ -37,7 +37,7 @@ def test_figures_are_those_of_the_corrector(sim_set: Path) -> None:
     readout = Readout(0.6)
     frames = torch.stack([read_frame(sim_set / "0001" / "RS" / f"{k:05d}.png").frame for k in range(4)])
     truth = read_frame(sim_set / "0001" / "GS_first" / "00002.png").frame
-    expected = {"rs": frames[2], "qrs": Corrector(readout, tau=0.0, fusion="none")(frames)[2]}
+    expected = {"rs": frames[2], "qrs": Corrector(readout, tau=0.0, motion="quadratic", fusion="none")(frames)[2]}
     for name, frame in expected.items():
         [score] = [s for s in scores if (s.sequence, s.frame, s.at, s.method) == ("0001", 2, "first", name)]
         assert score.figures["psnr"] == pytest.approx(float(psnr(frame, truth)), abs=1e-3)

@@ -143,7 +143,7 @@ def test_alignment_of_other_orders_and_of_none() -> None:
     assert not bool(nothing.correction_fields.any())
     assert bool(nothing.valid.all())
     assert float(nothing.time_distance[0, 0].min()) > 0.5
-    with pytest.raises(ValueError, match="choose one of quadratic, linear, none"):
+    with pytest.raises(ValueError, match="choose one of path, quadratic, linear, none"):
         Alignment(frames, flows, readout, motion="cubic")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="5 frames have flows between neighbours, one less; got 3"):
         Alignment(frames, flows[:3], readout)

@@ -58,12 +58,14 @@ METHODS: dict[str, Callable[[SharedFlow], Method]] = {
     "rs": lambda flow: unchanged,
     "linear": lambda flow: SingleFrames("linear", flow),
     "qrs": lambda flow: SingleFrames("quadratic", flow),
+    "path": _corrector(motion="path", fusion="none"),
     "cubic": _corrector(motion="cubic", fusion="none"),
     "multi-linear": _corrector(motion="linear", fusion="mean"),
     "multi-qrs": _corrector(motion="quadratic", fusion="mean"),
     "multi-cubic": _corrector(motion="cubic", fusion="mean"),
-    "rsa2": _corrector(motion="quadratic", fusion="rsa2"),
-    "rsa2-lite": _corrector(motion="quadratic", fusion="rsa2-lite"),
+    "multi-path": _corrector(motion="path", fusion="mean"),
+    "rsa2": _corrector(motion="path", fusion="rsa2"),
+    "rsa2-lite": _corrector(motion="path", fusion="rsa2-lite"),
     "qrs-negate": _corrector(motion="quadratic", fusion="none", warp="negate"),
 }
 

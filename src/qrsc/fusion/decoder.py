@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.fusion.convolutions import FramesConv, FramesEnlarge, join_channels
 from qrsc.fusion.encoder import SLOPE, ResidualBlock
 
 
@@ -19,7 +19,7 @@ class Decoder(nn.Module):
         self.enlarge, self.smooth = nn.ModuleList(), nn.ModuleList()
         incoming = widths[-1]
         for channels in reversed(widths[:-1]):
-            self.enlarge.append(nn.ConvTranspose3d(incoming, features, (3, 4, 4), stride=(1, 2, 2), padding=1))
+            self.enlarge.append(FramesEnlarge(incoming, features))
             incoming = features + channels
             self.smooth.append(Smoothing(incoming, features))
 
@@ -27,7 +27,7 @@ class Decoder(nn.Module):
         """From features `[B, C, T, h, w]`, finest first, to `[B, features, T, h, w]` at 1/8, 1/4 and 1/2."""
         features, found = levels[-1], []
         for enlarge, smooth, skipped in zip(self.enlarge, self.smooth, reversed(levels[:-1]), strict=True):
-            features = torch.cat([F.leaky_relu(enlarge(features), SLOPE), skipped], 1)
+            features = join_channels([F.leaky_relu(enlarge(features), SLOPE), skipped])
             found.append(smooth(features))
         return found
 
@@ -37,7 +37,7 @@ class Smoothing(nn.Module):
 
     def __init__(self, incoming: int, channels: int) -> None:
         super().__init__()
-        self.enter = nn.Conv3d(incoming, channels, 3, padding=1)
+        self.enter = FramesConv(incoming, channels)
         self.residual = ResidualBlock(channels)
 
     def forward(self, features: Tensor) -> Tensor:

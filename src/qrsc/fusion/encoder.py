@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.attention import Block
+from qrsc.fusion.convolutions import FramesConv, fast
 
 SLOPE = 0.2  # of the leaky rectifiers
 RESIDUAL = 0.2  # how much residual blocks add at first
@@ -41,8 +42,8 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.first = nn.Conv3d(channels, channels, 3, padding=1)
-        self.second = nn.Conv3d(channels, channels, 3, padding=1)
+        self.first = FramesConv(channels, channels)
+        self.second = FramesConv(channels, channels)
 
     def forward(self, features: Tensor) -> Tensor:
         """`[B, C, T, H, W]` to the same shape."""
@@ -55,7 +56,7 @@ class Stage(nn.Module):
 
     def __init__(self, incoming: int, channels: int, depth: int, heads: int, window: int, mlp_ratio: int) -> None:
         super().__init__()
-        self.halve = nn.Conv3d(incoming, channels, 3, stride=(1, 2, 2), padding=1)
+        self.halve = FramesConv(incoming, channels, stride=2)
         self.blocks = nn.ModuleList(
             Block(channels, heads, window, window // 2 if number % 2 else 0, mlp_ratio) for number in range(depth)
         )
@@ -63,6 +64,8 @@ class Stage(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """`[B, C, T, H, W]` to `[B, C', T, H / 2, W / 2]`."""
         tokens = F.leaky_relu(self.halve(features), SLOPE).permute(0, 2, 3, 4, 1)
+        if fast(tokens):
+            tokens = tokens.contiguous()  # once, not in every layer
         for block in self.blocks:
             tokens = block(tokens)
         return tokens.permute(0, 4, 1, 2, 3)
@@ -82,7 +85,7 @@ class TransformerEncoder(nn.Module):
         mlp_ratio: int,
     ) -> None:
         super().__init__()
-        self.stem = nn.Conv3d(incoming, stem, 3, padding=1)
+        self.stem = FramesConv(incoming, stem)
         self.residual = ResidualBlock(stem)
         before = (stem, *widths[:-1])
         self.stages = nn.ModuleList(

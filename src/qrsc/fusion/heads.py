@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.adacof import adacof
+from qrsc.fusion.convolutions import Subnet, each_frame
 from qrsc.fusion.encoder import SLOPE, keep_scale
 from qrsc.fusion.mean import log_weights
 
@@ -75,36 +76,42 @@ class AdaCofHead(nn.Module):
     ) -> None:
         super().__init__()
         self.identity, self.use_prior, self.time_grid = identity, prior, time_grid
-        self.weights, self.alpha, self.beta = (_subnet(channels, taps * taps, taps * taps) for _ in range(3))
+        self.weights, self.alpha, self.beta = (Subnet(channels, taps * taps, taps * taps) for _ in range(3))
         # The masks of the paper look at all frames' features beside each other, and need as many as were trained
         # with. Each frame's own beside the mean of all says the same for any number.
         self.gather = nn.Conv2d(2 * channels, channels, 1)
         # Leaky: of one channel alone a rectifier can make 0 everywhere, and then no mask is ever learned. So it was for
         # two of the three heads with the first random weights.
-        self.mask = _subnet(channels, mask_width, 1, slope=SLOPE)
+        self.mask = Subnet(channels, mask_width, 1, slope=SLOPE)
         keep_scale(self)
         for net in (self.weights, self.alpha, self.beta, self.mask):
             _start_at_zero(net)
 
     def forward(self, features: Tensor, pictures: Pictures) -> Tensor:
         """Features `[B, C, T, H / 2, W / 2]` and pictures of size H, W to `[B, 3, H, W]`."""
-        each = features.transpose(1, 2).flatten(0, 1)  # [B T, C, H / 2, W / 2]
+        each = each_frame(features)  # [B T, C, H / 2, W / 2]
         weights, alpha, beta = self.weights(each), self.alpha(each), self.beta(each)  # [B T, K K, H, W]
         if self.identity:
             centre = torch.zeros_like(weights[0, :, 0, 0])
             centre[len(centre) // 2] = 1.0
             weights = weights + centre.reshape(1, -1, 1, 1)
         sampled = adacof(pictures.frames.flatten(0, 1), weights, alpha, beta).reshape(pictures.frames.shape)
-        weight = self._masks(features, pictures)
+        weight = self._masks(each, pictures)
         if self.time_grid:
             weight = weight * time_weights(pictures.time_distance)
             weight = weight / weight.sum(1, keepdim=True)
         return (weight * sampled).sum(1)
 
-    def _masks(self, features: Tensor, pictures: Pictures) -> Tensor:
-        """Weights of the frames, `[B, T, 1, H, W]`, that add up to 1."""
-        both = torch.cat([features, features.mean(2, keepdim=True).expand_as(features)], 1)
-        gathered = F.leaky_relu(self.gather(both.transpose(1, 2).flatten(0, 1)), SLOPE)
+    def _masks(self, each: Tensor, pictures: Pictures) -> Tensor:
+        """Weights of the frames, `[B, T, 1, H, W]`, that add up to 1, from features `[B T, C, H / 2, W / 2]`."""
+        # `gather` is of a frame's features beside the mean's; its two halves apart, the mean's is the same for all.
+        own, common = self.gather.weight.chunk(2, 1)
+        count = pictures.valid.shape[1]
+        mean = each.reshape(-1, count, *each.shape[1:]).mean(1)  # [B, C, H / 2, W / 2]
+        shared = F.conv2d(mean, common, self.gather.bias).unsqueeze(1)
+        gathered = F.conv2d(each, own)
+        gathered = gathered.reshape(-1, count, *gathered.shape[1:]) + shared
+        gathered = F.leaky_relu(gathered, SLOPE).flatten(0, 1)
         scores = self.mask(gathered).reshape(pictures.valid.shape).to(pictures.frames.dtype)
         return torch.softmax(scores + pictures.prior() if self.use_prior else scores, 1)
 
@@ -114,7 +121,7 @@ class DirectHead(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.colours = _subnet(channels, 3, 3)
+        self.colours = Subnet(channels, 3, 3)
 
     def forward(self, features: Tensor, pictures: Pictures) -> Tensor:
         """Features `[B, C, T, H / 2, W / 2]` to `[B, 3, H, W]`."""
@@ -122,18 +129,7 @@ class DirectHead(nn.Module):
         return colours.to(pictures.frames.dtype)
 
 
-def _subnet(channels: int, width: int, outputs: int, slope: float = 0.0) -> nn.Sequential:
-    """`[N, channels, H, W]` to `[N, outputs, 2 H, 2 W]` by way of `width` channels."""
-    return nn.Sequential(
-        nn.Conv2d(channels, channels, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(channels, width, 3, padding=1),
-        nn.LeakyReLU(slope) if slope else nn.ReLU(),
-        nn.ConvTranspose2d(width, outputs, 3, stride=2, padding=1, output_padding=1),
-    )
-
-
-def _start_at_zero(net: nn.Sequential) -> None:
+def _start_at_zero(net: Subnet) -> None:
     last = net[-1]
     assert isinstance(last, nn.ConvTranspose2d)
     assert last.bias is not None

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
+from qrsc.fusion.graphs import Graphs
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2 import MULTIPLE, Rsa2Network, Rsa2Options
 from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
@@ -45,6 +46,7 @@ class NetworkFusion:
         tile: frames with a side above this go through in tiles that fade into each other; None is never.
         compiled: let `torch.compile` make the network faster; the first frame of each size then takes a minute.
         interpolation: how the frames should be sampled that it is given: as in its training.
+        graphs: on a CUDA device, record the work of each size at its second frame and replay it; see `Graphs`.
     """
 
     def __init__(
@@ -54,13 +56,15 @@ class NetworkFusion:
         tile: int | None = LARGEST_TILE,
         compiled: bool = False,
         interpolation: Interpolation = "bilinear",
+        graphs: bool = False,
     ) -> None:
         if tile is not None and (tile % TILE_STEP or tile <= OVERLAP):
             raise ValueError(f"tile must be a multiple of {TILE_STEP} and over {OVERLAP}; got {tile}.")
         self.network = network.eval().requires_grad_(False)
         self.tile = tile
         self.interpolation: Interpolation = interpolation
-        self._forward: Any = torch.compile(self.network) if compiled else self.network
+        self._forward: Any = torch.compile(self.network, dynamic=False) if compiled else self.network
+        self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
 
     @torch.no_grad()
@@ -70,16 +74,37 @@ class NetworkFusion:
         if frames.device != self._device:
             self._device = frames.device
             arrange(self.network.to(frames.device))
+            if self._graphs is not None:
+                self._graphs.clear()
         height, width = frames.shape[-2:]
         padded = _padded(_float32(aligned))
-        with torch.autocast(frames.device.type, torch.bfloat16, enabled=frames.device.type == "cuda"):
-            mean = self.network.input_mean(padded)
-            if self.tile is None or max(height, width) <= self.tile:
-                fused = self._forward(padded, mean).float()
-            else:
-                fused = self._in_tiles(padded, mean, self.tile)
+        mean = self.network.input_mean(padded)
+        if self.tile is None or max(height, width) <= self.tile:
+            fused = self._fused(padded, mean)
+        else:
+            fused = self._in_tiles(padded, mean, self.tile)
         fused = fused[..., :height, :width].clamp(0.0, 1.0).to(frames.dtype)
         return Warped(fused, aligned.valid.any(1))
+
+    def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
+        """What the network makes of frames it can take, `[B, 3, H, W]`."""
+
+        def run(
+            frames: Tensor, fields: Tensor, valid: Tensor, distance: Tensor, mean: Tensor, *gamma: Tensor
+        ) -> Tensor:
+            given = AlignedFrames(frames, fields, valid, distance, aligned.centre, gamma[0] if gamma else None)
+            with torch.autocast(frames.device.type, torch.bfloat16, enabled=frames.is_cuda, cache_enabled=False):
+                fused: Tensor = self._forward(given, mean)
+            return fused.float()
+
+        frames, gamma = aligned.frames, aligned.gamma
+        inputs = [frames, aligned.correction_fields, aligned.valid, aligned.time_distance, mean]
+        if gamma is not None:
+            inputs.append(gamma.to(mean) if isinstance(gamma, Tensor) else torch.full_like(mean[:1, 0, 0, 0, 0], gamma))
+        if self._graphs is None or not frames.is_cuda:
+            return run(*inputs)
+        places = tuple(weights.data_ptr() for weights in self.network.parameters())
+        return self._graphs(run, (aligned.centre, places), *inputs)
 
     def _in_tiles(self, aligned: AlignedFrames, mean: Tensor, tile: int) -> Tensor:
         height, width = aligned.frames.shape[-2:]
@@ -91,7 +116,7 @@ class NetworkFusion:
                 part = _cut(aligned, slice(top, bottom), slice(left, right))
                 rows = _fade(top, bottom, height, share.device).reshape(-1, 1)
                 weight = rows * _fade(left, right, width, share.device)
-                total[..., top:bottom, left:right] += weight * self._forward(part, mean).float()
+                total[..., top:bottom, left:right] += weight * self._fused(part, mean)
                 share[..., top:bottom, left:right] += weight
         return total / share
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
+from qrsc.fusion.convolutions import fast
 from qrsc.fusion.decoder import Decoder
 from qrsc.fusion.encoder import TransformerEncoder, keep_scale
 from qrsc.fusion.heads import AdaCofHead, DirectHead, Pictures
@@ -140,8 +141,10 @@ class Rsa2Network(nn.Module):
         if self.options.validity:
             parts += [aligned.valid.to(channels), aligned.time_distance]
         inputs = torch.cat(parts, 2).transpose(1, 2)
+        if not inputs.is_cuda or fast(inputs, inputs.shape[2]):
+            return inputs
         # As the convolutions of a GPU like it; tokens for attention are then a view.
-        return inputs.contiguous(memory_format=torch.channels_last_3d) if inputs.is_cuda else inputs
+        return inputs.contiguous(memory_format=torch.channels_last_3d)
 
     def _time_grid(self, aligned: AlignedFrames) -> Tensor:
         """Time distances `[B, T, 1, H, W]`."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.fusion.convolutions import FramesConv
 from qrsc.fusion.encoder import SLOPE, ResidualBlock
 
 
@@ -15,12 +16,11 @@ class UNetEncoder(nn.Module):
 
     def __init__(self, incoming: int, stem: int, widths: Sequence[int]) -> None:
         super().__init__()
-        self.stem = nn.Conv3d(incoming, stem, 3, padding=1)
+        self.stem = FramesConv(incoming, stem)
         self.residual = ResidualBlock(stem)
         before = (stem, *widths[:-1])
         self.halve = nn.ModuleList(
-            nn.Conv3d(above, channels, 3, stride=(1, 2, 2), padding=1)
-            for above, channels in zip(before, widths, strict=True)
+            FramesConv(above, channels, stride=2) for above, channels in zip(before, widths, strict=True)
         )
         self.blocks = nn.ModuleList(ResidualBlock(channels) for channels in widths)
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.filling import settle_flow
 from qrsc.fusion import AlignedFrames
-from qrsc.motion import ORDERS, correction_field, fit_trajectory
-from qrsc.pipeline import REGULARISATION
+from qrsc.motion import correction_field, fit_trajectory
+from qrsc.path import CameraPath, fit_path, path_equations
+from qrsc.pipeline import MOTION_ORDERS, REGULARISATION
 from qrsc.pipeline.moments import Moment
 from qrsc.pipeline.warping import warped_frame
 from qrsc.timing import Readout
@@ -20,7 +21,7 @@ from qrsc.warp import Interpolation, Warped
 
 # What neighbours are brought to the instant by. `none` leaves every frame as it came, with a field of zeros: what the
 # fusion gets in an ablation that takes the correction away.
-AlignmentMotion = Literal["quadratic", "linear", "none"]
+AlignmentMotion = Literal["path", "quadratic", "linear", "none"]
 ALIGNMENT_MOTIONS: tuple[AlignmentMotion, ...] = get_args(AlignmentMotion)
 PAIRS_AT_ONCE = 32
 
@@ -34,7 +35,7 @@ class Alignment:
         frames: `[B, N, 3, H, W]`.
         flows: N - 1 of them, of each frame and the next, with confidences where the estimator has any.
         readout: what the frames are taken to be read with.
-        motion: `quadratic`, `linear` or `none`.
+        motion: `path` (one for all frames, and a quadratic motion of each pixel), `quadratic`, `linear` or `none`.
         interpolation: of the frames.
     """
 
@@ -44,7 +45,7 @@ class Alignment:
         flows: Sequence[ConfidentFlows],
         readout: Readout,
         *,
-        motion: AlignmentMotion = "quadratic",
+        motion: AlignmentMotion = "path",
         interpolation: Interpolation = "bilinear",
     ) -> None:
         if motion not in ALIGNMENT_MOTIONS:
@@ -56,6 +57,16 @@ class Alignment:
         for index, ((there, back), sure, back_sure) in enumerate(flows if motion != "none" else ()):
             self._flows[index, 1] = settle_flow(there, back, sure)
             self._flows[index + 1, -1] = settle_flow(back, there, back_sure)
+        self._path = self._fitted() if motion == "path" and flows else None
+
+    def _fitted(self) -> CameraPath:
+        return fit_path(
+            [
+                path_equations(flow, confidence, float(index), float(index + step), self.readout)
+                for (index, step), (flow, confidence) in self._flows.items()
+            ],
+            self.frames.dtype,
+        )
 
     def __call__(
         self, indices: Sequence[int], centre: int, tau: float, without: Iterable[tuple[int, int]] = ()
@@ -63,7 +74,7 @@ class Alignment:
         """Some of the frames, corrected to `tau` after the start of the one at `indices[centre]`.
 
         Args:
-            without: (frame, step) of flows that shall not be used, as at the ends of a clip.
+            without: (frame, step) of flows that shall not be used, as at the ends of a clip; then there is no path.
         """
         warped, corrections, distances = [], [], []
         height, width = self.frames.shape[-2:]
@@ -87,6 +98,7 @@ class Alignment:
     def _corrected(self, index: int, instant: float, without: set[tuple[int, int]]) -> tuple[Warped, Tensor]:
         """A frame at an instant after its own start, and its correction field `[B, 2, H, W]`."""
         frame = self.frames[:, index]
+        size = (frame.shape[-2], frame.shape[-1])
         if self.motion == "none":
             return Warped(frame, torch.ones_like(frame[:, :1], dtype=torch.bool)), torch.zeros_like(frame[:, :2])
         flows = {
@@ -97,9 +109,10 @@ class Alignment:
         trajectory = fit_trajectory(
             {step: flow for step, (flow, _) in flows.items()},
             self.readout,
-            order=min(ORDERS[self.motion], len(flows)),
+            order=min(MOTION_ORDERS[self.motion], len(flows)),
             confidences={step: confidence for step, (_, confidence) in flows.items()},
             regularisation=REGULARISATION,
+            shared=None if without or self._path is None else self._path.from_frame(float(index), self.readout, size),
         )
         correction = correction_field(trajectory, self.readout, instant)
         moment = Moment(frame, float(index), float(index), (0.0, 1.0))

@@ -40,7 +40,7 @@ class FolderSamples:
     flow: FlowEstimator
     count: int = 8
     device: torch.device | str = "cpu"
-    motion: AlignmentMotion = "quadratic"
+    motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:

@@ -30,12 +30,12 @@ from qrsc.warp import Interpolation, backward_warp
 # smoothly, with the speeds and readouts of the test sets.
 STYLE_SHARES = {
     "driving": 0.3,
-    "walking": 0.25,
+    "walking": 0.2,
     "panning": 0.1,
-    "roll": 0.1,
-    "zoom": 0.1,
+    "roll": 0.08,
+    "zoom": 0.07,
     "drone": 0.05,
-    "hand shake": 0.1,
+    "hand shake": 0.2,
 }
 SPEEDS = (0.6, 10.0)  # from and to how many per cent of the width per frame, evenly in the logarithm
 GAMMAS = (0.25, 1.0)
@@ -75,7 +75,7 @@ class WorldSamples:
     scenes: int = 8
     frames: int = 7
     speed: float = 1.0
-    motion: AlignmentMotion = "quadratic"
+    motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bilinear"
     progress: Callable[[], float] = lambda: 1.0
 

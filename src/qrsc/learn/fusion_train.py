@@ -69,7 +69,7 @@ class FusionOptions:
     decay: float = 0.999
     fewer: bool = True
     teacher_weight: float = 0.5
-    motion: AlignmentMotion = "quadratic"
+    motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bilinear"
     pool: int = 1536
     uses: float = 4.0

@@ -6,6 +6,7 @@ from qrsc.pipeline.ahead import ahead, behind
 from qrsc.pipeline.arrays import correct
 from qrsc.pipeline.corrector import (
     BORDERS,
+    MOTION_ORDERS,
     REGULARISATION,
     UNSURE,
     WINDOWS,
@@ -18,6 +19,7 @@ from qrsc.pipeline.results import Corrected, Seconds, TimedFrame
 
 __all__ = [
     "BORDERS",
+    "MOTION_ORDERS",
     "REGULARISATION",
     "UNSURE",
     "WINDOWS",

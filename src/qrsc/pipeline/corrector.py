@@ -24,6 +24,7 @@ from qrsc.pipeline.fields import (
     resized_picture,
 )
 from qrsc.pipeline.moments import Moment, check_frame, limits_of, timed
+from qrsc.pipeline.paths import PATH_REACH, measure_path, path_of_frame
 from qrsc.pipeline.results import Corrected, Seconds, TimedFrame, unchanged
 from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.warping import warped_frame
@@ -36,11 +37,13 @@ from qrsc.warp import (
     WarpMethod,
 )
 
-MotionName = Literal["linear", "quadratic", "cubic"]
+MotionName = Literal["linear", "quadratic", "cubic", "path"]
 Border = Literal["fill", "repeat"]
 Unsure = Literal["linear", "input"]
 
 WINDOWS = (3, 4, 5)
+# What each pixel's own motion is an order of; with a path it is what that does not explain.
+MOTION_ORDERS = {**ORDERS, "path": ORDERS["quadratic"]}
 BORDERS: tuple[Border, ...] = get_args(Border)
 UNSURE: tuple[Unsure, ...] = get_args(Unsure)
 
@@ -59,8 +62,9 @@ class Corrector:
     Args:
         readout: how the camera reads its frames.
         tau: the global-shutter instant, in frame intervals after the start of each frame; None is the middle row.
-        motion: `linear` (order 1), `quadratic` (2) or `cubic` (3, from the flows to two frames on either side).
-            The first and the last frame of a clip have one neighbour and are linear.
+        motion: of each pixel, `linear` (order 1), `quadratic` (2) or `cubic` (3, from the flows to two frames on either
+            side); the first and the last frame of a clip have one neighbour and are linear. `path` finds the camera's
+            path through 7 frames first, and a quadratic motion for what it does not explain (see `qrsc.path`).
         fusion: `mean` merges neighbouring frames corrected to the same instant; `none` uses each frame alone. Or the
             name of a network with shipped weights, or a function of `qrsc.fusion.AlignedFrames`.
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
@@ -87,7 +91,7 @@ class Corrector:
         readout: Readout,
         *,
         tau: float | None = None,
-        motion: MotionName = "quadratic",
+        motion: MotionName = "path",
         fusion: FusionName | Fusion = "mean",
         warp: WarpMethod = "invert",
         flow: FlowEstimator | str | None = None,
@@ -104,7 +108,7 @@ class Corrector:
         flows_ahead: int = 0,
     ) -> None:
         choices = {
-            "motion": (motion, tuple(ORDERS)),
+            "motion": (motion, tuple(MOTION_ORDERS)),
             "warp": (warp, WARP_METHODS),
             "interpolation": (interpolation or "bilinear", INTERPOLATIONS),
             "border": (border, BORDERS),
@@ -133,7 +137,8 @@ class Corrector:
         self.find_repeats = find_repeats
         self.flows_ahead = flows_ahead
         self.seconds = Seconds()
-        self._order = ORDERS[motion]
+        self._order = MOTION_ORDERS[motion]
+        self._path = motion == "path"
         self._fusion = load_fusion(fusion) if isinstance(fusion, str) else fusion
         trained: Interpolation = getattr(self._fusion, "interpolation", "bilinear")
         self.interpolation = trained if interpolation is None else interpolation
@@ -141,8 +146,10 @@ class Corrector:
         fused = frames - 2 if self._fusion is not None else 1
         self._behind = fused // 2
         self._ahead = fused - 1 - self._behind
-        # Order 3 looks at two frames on either side, so a trajectory is complete one frame later.
-        self._reach = 2 if self._order == 3 else 1
+        # A trajectory looks at so many frames before it (what they say about the path is kept without them), and is
+        # complete so many later.
+        self._back = 2 if self._order == 3 else 1
+        self._reach = PATH_REACH if self._path else self._back
 
     def __call__(self, frames: Tensor) -> Tensor:
         """Correct a whole clip `[T, 3, H, W]`; returns the same shape."""
@@ -174,7 +181,7 @@ class Corrector:
                 yield from self._with_repeats(window, emitted)
                 emitted += 1
                 # The oldest frame that the next output looks at, with the frames that its trajectory looks at.
-                window.pop(emitted - self._behind - self._reach - 1, None)
+                window.pop(emitted - self._behind - self._back - 1, None)
         if count == 1 and window[0].repeats == 0:
             warnings.warn("a clip of one frame shows no motion: it is returned as it is.", stacklevel=2)
         while emitted < count:
@@ -202,7 +209,7 @@ class Corrector:
             while done + 1 + self._reach < number:
                 yield from self._interval(window, done, count)
                 done += 1
-                window.pop(done - self._reach - 1, None)
+                window.pop(done - self._back - 1, None)
         while done < number:
             yield from self._interval(window, done, count)
             done += 1
@@ -252,6 +259,8 @@ class Corrector:
                 return
         previous.flows[1], previous.confidences[1] = to_next
         newest.flows[-1], newest.confidences[-1] = settle_flow(backward, forward, back_sure)
+        if self._path:
+            measure_path(previous, newest, self._field_readout(newest))
 
     def _trajectory(self, window: dict[int, Moment], index: int) -> Trajectory:
         moment = window[index]
@@ -272,6 +281,7 @@ class Corrector:
                 order=self._order if len(moment.flows) == 2 else 1,
                 confidences=confidences,
                 regularisation=self.regularisation,
+                shared=path_of_frame(window, index, self._field_readout(moment)) if self._path else None,
             )
         return moment.trajectory
 

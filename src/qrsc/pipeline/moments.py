@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from qrsc.motion import Trajectory
+from qrsc.path import CameraPath, PathEquations
 from qrsc.pipeline.results import TimedFrame
 
 
@@ -25,6 +26,8 @@ class Moment:
     flows: dict[int, Tensor] = field(default_factory=dict)  # to the neighbours -1 and 1, [1, 2, h, w]
     confidences: dict[int, Tensor] = field(default_factory=dict)  # [1, 1, h, w]
     trajectory: Trajectory | None = None
+    measured: tuple[tuple[PathEquations, PathEquations], ...] = ()  # both flows of the last pairs of frames, to here
+    path: CameraPath | None = None  # the camera's, by these pairs
     repeats: int = 0  # how many frames after it show the same
     after_cut: bool = False
 

@@ -128,7 +128,7 @@ ROW = '[rows.a]\nmethod = "qrs"\n'
         (SETS + '[rows.a]\nmethod = "qrs"\nmotion = "linear"', "are for networks, not for a method"),
         (SETS + '[rows.a]\nmethod = "qrs"\nweights = "b.safetensors"', "one of method, weights and weights_of"),
         (SETS + '[rows.a]\nweights = "rsa3"', "a .safetensors file, or of the package: .*rsa2-lite.* got 'rsa3'"),
-        (SETS + '[rows.a]\nmotion = "cubic"', "motion must be one of quadratic, linear, none"),
+        (SETS + '[rows.a]\nmotion = "cubic"', "motion must be one of path, quadratic, linear, none"),
         (SETS + "[rows.a]\nframes = 6", "frames must be one of 3, 4, 5; got 6"),
         (SETS + "[rows.a]\nnetwork = { tabs = 3 }", "the network rsa2 has no option tabs; it has .*taps"),
         (SETS + '[rows.a]\nnetwork = { encoder = "vit" }', "unknown encoder 'vit'"),

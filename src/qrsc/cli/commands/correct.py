@@ -89,7 +89,7 @@ def correct(
         bool,
         typer.Option("--best", show_default=False, help="Slowest: a search behind the network, fields at full size."),
     ] = False,
-    motion: MotionGiven = "quadratic",
+    motion: MotionGiven = "path",
     fusion: Annotated[
         FusionOption | None, typer.Option(metavar="NAME", show_default=False, help="none, mean*, rsa2-lite or rsa2.")
     ] = None,

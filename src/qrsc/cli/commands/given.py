@@ -37,7 +37,7 @@ EndGiven = Annotated[
     float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="End there, in seconds.")
 ]
 MotionGiven = Annotated[
-    MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic* or cubic.")
+    MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic, cubic or path*.")
 ]
 FlowGiven = Annotated[
     str | None, typer.Option(metavar="NAME", show_default=False, help="dis, raft-rs, raft-rs+dis, ...; by device*.")

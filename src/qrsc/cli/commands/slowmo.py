@@ -60,7 +60,7 @@ def slowmo(
     scan: ScanGiven = None,
     start: StartGiven = None,
     end: EndGiven = None,
-    motion: MotionGiven = "quadratic",
+    motion: MotionGiven = "path",
     flow: FlowGiven = None,
     scale: ScaleGiven = None,
     device: DeviceGiven = "auto",

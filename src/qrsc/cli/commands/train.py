@@ -115,7 +115,7 @@ def fusion(
     ] = "raft-rs",
     motion: Annotated[
         FusedMotionOption, typer.Option(help="What frames are brought to one instant by; none leaves them as they are.")
-    ] = "quadratic",
+    ] = "path",
     interpolation: Annotated[
         InterpolationOption, typer.Option(help="How corrected frames are sampled, in training and later.")
     ] = "bilinear",

@@ -1,0 +1,177 @@
+"""Convolutions of the fusion networks as a GPU does them fast: in two dimensions, channels last, in eights.
+
+A 3 x 3 x 3 convolution over T frames is one of 3 x 3 over the channels of all T beside each other, with weights that
+are 0 between frames that are no neighbours. For three frames that is as much arithmetic as before, in the library's
+best kernels and in one memory layout from end to end. In three dimensions, and with numbers of channels that are no
+multiples of 8, a tenth of the time of RSA^2-Net went into changing layouts and a fifteenth into padding (H200, 1920 x
+1088, bfloat16). Weights keep their shapes; they are arranged in every call, which is little against the frames.
+
+On a processor everything stays as the layers of torch have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+EIGHT = 8  # channels go to the tensor cores in multiples of this
+MOST_FRAMES = 4  # beyond, most of the weights between frames are 0
+
+_always: bool | None = False
+
+
+@contextmanager
+def fast_forms(use: bool) -> Iterator[None]:
+    """Use the forms for a GPU on any device, or on none: for tests and comparisons."""
+    global _always
+    before, _always = _always, use
+    try:
+        yield
+    finally:
+        _always = before
+
+
+def fast(values: Tensor, frames: int = 1) -> bool:
+    """Whether to compute in the forms for a GPU."""
+    return (values.is_cuda if _always is None else _always) and frames <= MOST_FRAMES
+
+
+class FramesConv(nn.Conv3d):
+    """A convolution over frames and pixels, `[B, C, T, H, W]`, that looks at one frame to either side."""
+
+    def __init__(self, incoming: int, channels: int, stride: int = 1) -> None:
+        super().__init__(incoming, channels, 3, stride=(1, stride, stride), padding=1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """`[B, C, T, H, W]` to `[B, C', T, H / stride, W / stride]`."""
+        frames = features.shape[2]
+        if not fast(features, frames):
+            return super().forward(features)
+        missing = -self.in_channels % EIGHT
+        weight = _between_frames(F.pad(self.weight, (0, 0, 0, 0, 0, 0, 0, missing)), frames)
+        beside = _side_by_side(features, missing)
+        assert self.bias is not None
+        found = F.conv2d(beside, weight, self.bias.repeat(frames), stride=self.stride[1:], padding=1)
+        return _one_by_one(found, frames)
+
+
+class FramesEnlarge(nn.ConvTranspose3d):
+    """The way back: doubles the size of each frame, and looks at one frame to either side."""
+
+    def __init__(self, incoming: int, channels: int) -> None:
+        super().__init__(incoming, channels, (3, 4, 4), stride=(1, 2, 2), padding=1)
+
+    def forward(self, features: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """`[B, C, T, H, W]` to `[B, C', T, 2 H, 2 W]`."""
+        frames = features.shape[2]
+        if not fast(features, frames):
+            return super().forward(features, output_size)
+        assert self.bias is not None
+        weight = _between_frames(self.weight, frames)
+        found = F.conv_transpose2d(_side_by_side(features), weight, self.bias.repeat(frames), stride=2, padding=1)
+        return _one_by_one(found, frames)
+
+
+class Subnet(nn.Sequential):
+    """`[N, channels, H, W]` to `[N, outputs, 2 H, 2 W]` by way of `width` channels."""
+
+    def __init__(self, channels: int, width: int, outputs: int, slope: float = 0.0) -> None:
+        super().__init__(
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(channels, width, 3, padding=1),
+            nn.LeakyReLU(slope) if slope else nn.ReLU(),
+            nn.ConvTranspose2d(width, outputs, 3, stride=2, padding=1, output_padding=1),
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """`[N, channels, H, W]` to `[N, outputs, 2 H, 2 W]`."""
+        if not fast(features):
+            for layer in self:
+                features = layer(features)
+            return features
+        first, rectify, second, rectify_second, last = self
+        assert isinstance(second, nn.Conv2d)
+        assert isinstance(last, nn.ConvTranspose2d)
+        assert second.bias is not None
+        missing = -second.out_channels % EIGHT
+        weight = F.pad(second.weight, (0, 0, 0, 0, 0, 0, 0, missing))
+        hidden = F.conv2d(rectify(first(features)), weight, F.pad(second.bias, (0, missing)), padding=1)
+        return _doubled(rectify_second(hidden), last, missing)
+
+
+def each_frame(features: Tensor) -> Tensor:
+    """`[B, C, T, H, W]` as single frames `[B T, C, H, W]`."""
+    if not fast(features):
+        return features.transpose(1, 2).flatten(0, 1)
+    return features.permute(0, 2, 3, 4, 1).contiguous().flatten(0, 1).permute(0, 3, 1, 2)  # channels last
+
+
+def join_channels(parts: Sequence[Tensor]) -> Tensor:
+    """Features `[B, C, T, H, W]` of several kinds in one, in the layout that `FramesConv` takes as it is."""
+    if not fast(parts[0], parts[0].shape[2]):
+        return torch.cat(list(parts), 1)
+    return torch.cat([part.permute(0, 3, 4, 2, 1) for part in parts], -1).permute(0, 4, 3, 1, 2)
+
+
+def _side_by_side(features: Tensor, missing: int = 0) -> Tensor:
+    """`[B, C, T, H, W]` as `[B, T (C + missing), H, W]`, channels last; where it lies so already it is a view."""
+    beside = features.permute(0, 3, 4, 2, 1)
+    if missing:
+        beside = F.pad(beside, (0, missing))
+    return beside.contiguous().flatten(3).permute(0, 3, 1, 2)
+
+
+def _one_by_one(beside: Tensor, frames: int) -> Tensor:
+    """`[B, T C, H, W]` as `[B, C, T, H, W]`, a view."""
+    return beside.reshape(len(beside), frames, -1, *beside.shape[2:]).transpose(1, 2)
+
+
+def _between_frames(weight: Tensor, frames: int) -> Tensor:
+    """Weights `[M, N, 3, h, w]` from a frame's channels to its neighbours' as those of all frames, `[T M, T N, h, w]`.
+
+    Block (i, j) is plane `j - i + 1` of the weights, or 0. It serves convolutions, where i is the frame that is made,
+    and transposed ones, where it is the frame that is given.
+    """
+    # [M, 2 T - 1, h, w, N]: 0 all around the three planes; for one frame the middle one alone.
+    planes = F.pad(weight.permute(0, 2, 3, 4, 1), (0, 0, 0, 0, 0, 0, frames - 2, frames - 2))
+    rows = [
+        planes[:, frames - 1 - row : 2 * frames - 1 - row].permute(0, 2, 3, 1, 4)  # [M, h, w, T, N]
+        for row in range(frames)
+    ]
+    blocks = torch.stack(rows)  # [T, M, h, w, T, N]
+    return blocks.flatten(4).flatten(0, 1).permute(0, 3, 1, 2)
+
+
+def _doubled(features: Tensor, last: nn.ConvTranspose2d, missing: int) -> Tensor:
+    """A transposed 3 x 3 convolution of stride 2: a 2 x 2 one to all four pixels of each cell, which are then unfolded.
+
+    Args:
+        features: `[N, C + missing, H, W]`.
+        last: from C to C' channels.
+        missing: channels that are only there to fill up.
+    """
+    outputs = 4 * last.out_channels
+    columns = _phases(last.weight)  # [C, C', 3, 2, 2]: row of the tap; column of the pixel, of the cell
+    both = _phases(columns.movedim(2, -1))  # [C, C', 2, 2, 2, 2]: column of the pixel, of the cell; row of both
+    weight = both.permute(1, 4, 2, 5, 3, 0).flatten(0, 2)  # [4 C', 2, 2, C]
+    surplus = -outputs % EIGHT
+    weight = F.pad(weight, (0, missing, 0, 0, 0, 0, 0, surplus)).permute(0, 3, 1, 2)
+    assert last.bias is not None
+    bias = F.pad(last.bias.unsqueeze(1).expand(-1, 4).flatten(), (0, surplus))
+    found = F.conv2d(F.pad(features, (0, 1, 0, 1)), weight, bias)
+    return F.pixel_shuffle(found[:, :outputs], 2)
+
+
+def _phases(weight: Tensor) -> Tensor:
+    """The three taps of a side, `[..., 3]`, as those of an even and of an odd pixel in two cells, `[..., 2, 2]`.
+
+    With stride 2 and one pixel of padding, pixel 2 y is tap 1 of cell y, and pixel 2 y + 1 is tap 2 of cell y with
+    tap 0 of cell y + 1.
+    """
+    padded = F.pad(weight, (0, 1))
+    return torch.stack([padded[..., 1::2], padded[..., 0::2].flip(-1)], -2)

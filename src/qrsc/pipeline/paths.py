@@ -1,0 +1,43 @@
+"""The camera's path through the frames of a window: see `qrsc.path`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qrsc.path import PathOfFrame, fit_path, path_equations
+from qrsc.pipeline.moments import Moment
+from qrsc.timing import Readout
+
+# A frame's path is that of the frames up to this many before and after it, or of as many further back at the end of
+# a clip: 5, 7 and 9 frames gave 34.60, 34.71 and 34.71 dB on 10 simulated clips, no path 33.60.
+PATH_REACH = 3
+LONGEST_GAP = 4.0  # frame intervals without a picture that a path is led across
+
+
+def measure_path(previous: Moment, newest: Moment, readout: Readout) -> None:
+    """Keep what the flows of a pair of frames say about the path."""
+    if newest.time - previous.time > LONGEST_GAP:
+        return
+    equations = (
+        path_equations(previous.flows[1], previous.confidences[1], previous.time, newest.time, readout),
+        path_equations(newest.flows[-1], newest.confidences[-1], newest.time, previous.time, readout),
+    )
+    newest.measured = (*previous.measured, equations)[-2 * PATH_REACH :]
+
+
+def path_of_frame(window: Mapping[int, Moment], index: int, readout: Readout) -> PathOfFrame | None:
+    """The path along which the pixels of a frame move; None if no other frame has seen it."""
+    moment = window[index]
+    last = index
+    for later in range(index + 1, index + PATH_REACH + 1):
+        # After a cut or a gap nothing is measured of what went before.
+        if later not in window or not window[later].measured:
+            break
+        last = later
+    latest = window[last]
+    if not latest.measured:
+        return None
+    flow = next(iter(moment.flows.values()))  # [1, 2, h, w]
+    if latest.path is None:
+        latest.path = fit_path([each for pair in latest.measured for each in pair], flow.dtype)
+    return latest.path.from_frame(moment.time, readout, (flow.shape[-2], flow.shape[-1]))

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from qrsc.fusion import AlignedFrames, graphs
+from qrsc.fusion.graphs import Graphs
+from qrsc.fusion.lite import LiteNetwork, LiteOptions
+from qrsc.fusion.neural import FusionNetwork, NetworkFusion
+from qrsc.fusion.rsa2 import Rsa2Network
+
+from .samples import SMALL, aligned_frames, randomise
+
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> list[list[Tensor]]:
+    """Inputs of what is recorded; a graph is played here by computing everything again where it was recorded."""
+    made: list[list[Tensor]] = []
+
+    def record(function: Callable[..., Tensor], inputs: list[Tensor], pool: Any) -> tuple[Callable[[], None], Tensor]:
+        made.append(inputs)
+        result = torch.zeros_like(function(*inputs))
+        return lambda: void(result.copy_(function(*inputs))), result
+
+    def void(_: Tensor) -> None:
+        return None
+
+    monkeypatch.setattr(graphs, "record", record)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+    return made
+
+
+def test_the_second_call_of_a_shape_is_recorded_and_replayed_from_then_on(recordings: list[list[Tensor]]) -> None:
+    calls = Graphs(most=2)
+
+    def twice(values: Tensor) -> Tensor:
+        return 2.0 * values
+
+    results = [calls(twice, "twice", torch.full((3,), float(number))) for number in range(4)]
+    assert [result.tolist() for result in results] == [[0.0] * 3, [2.0] * 3, [4.0] * 3, [6.0] * 3]
+    assert len(recordings) == 1
+    for _ in range(2):
+        assert calls(twice, "twice", torch.ones(3, 1).expand(3, 2)).tolist() == [[2.0, 2.0]] * 3
+        assert calls(twice, "twice", torch.ones(4)).tolist() == [2.0] * 4  # a third shape, beyond the most
+    assert len(recordings) == 2
+    calls.clear()
+    calls(twice, "twice", torch.ones(3))
+    assert len(recordings) == 2
+
+
+def test_what_else_a_result_depends_on_is_told_by_the_key(recordings: list[list[Tensor]]) -> None:
+    calls = Graphs()
+    for factor in (2.0, 3.0, 2.0, 3.0, 2.0):
+        assert float(calls(lambda values, factor=factor: factor * values, factor, torch.ones(()))) == factor
+    assert len(recordings) == 2
+
+
+def test_recorded_in_inference_mode_and_used_outside(recordings: list[list[Tensor]]) -> None:
+    calls = Graphs()
+    for inference in (True, False, True):
+        with torch.inference_mode(inference):
+            assert float(calls(lambda values: values + 1.0, 0, torch.ones(()))) == 2.0
+    assert len(recordings) == 1
+
+
+# --- on a GPU ---
+
+NETWORKS = [Rsa2Network(SMALL), Rsa2Network(replace(SMALL, time_grid="unit")), LiteNetwork(LiteOptions())]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("network", NETWORKS, ids=["rsa2", "unit", "rsa2-lite"])
+def test_replayed_frames_are_those_of_ordinary_calls(network: FusionNetwork) -> None:
+    randomise(network, 0.5)
+    plain, fast = NetworkFusion(network, tile=128 * 2, graphs=False), NetworkFusion(network, tile=128 * 2, graphs=True)
+    for size in ((48, 64), (64, 300)):  # whole, and in tiles
+        for seed in range(3):
+            aligned = on_gpu(aligned_frames(3, size, seed=seed))
+            aligned = replace(aligned, gamma=0.6 + 0.1 * seed)
+            expected, found = plain(aligned).image, fast(aligned).image
+            torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
+        assert float((plain(on_gpu(aligned_frames(3, size, seed=9))).image - expected).abs().mean()) > 0.01
+    cpu = aligned_frames(3, (48, 64))
+    assert fast(cpu).image.device.type == "cpu"  # the network goes back and forth
+    again = on_gpu(cpu)
+    torch.testing.assert_close(fast(again).image, plain(again).image, atol=1e-3, rtol=0)
+
+
+def on_gpu(aligned: AlignedFrames) -> AlignedFrames:
+    return replace(
+        aligned,
+        frames=aligned.frames.cuda(),
+        correction_fields=aligned.correction_fields.cuda(),
+        valid=aligned.valid.cuda(),
+        time_distance=aligned.time_distance.cuda(),
+    )

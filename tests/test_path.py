@@ -1,0 +1,224 @@
+"""The path of the camera: recovered from flows that it made, with things in the way that it has nothing to do with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from qrsc.flow import FlowPair
+from qrsc.motion import correction_field, fit_trajectory
+from qrsc.path import KNOTS, CameraPath, PathEquations, fit_path, path_equations
+from qrsc.pipeline import Corrector, TimedFrame
+from qrsc.timing import SCANS, Readout, Scan
+from qrsc.warp import pixel_grid
+
+SIZE = (60, 80)
+FRAMES = 7
+
+
+def shaking(seed: int = 0, bulge: float = 0.3, strength: float = 1.5) -> CameraPath:
+    """A camera that turns, shifts and trembles, known from before the first frame until after the last."""
+    generator = torch.Generator().manual_seed(seed)
+    count = KNOTS * (FRAMES + 3)
+    knots = strength * torch.randn(1, count, 4, generator=generator, dtype=torch.float64)
+    knots[..., 2:] *= 0.3
+    knots[..., 0] += torch.linspace(0.0, 20.0, count, dtype=torch.float64)  # it pans, too
+    return CameraPath(knots, -2 * KNOTS, torch.tensor([bulge], dtype=torch.float64))
+
+
+def flow_along(path: CameraPath, readout: Readout, start: int, end: int, steady: Tensor | None = None) -> Tensor:
+    """The flow `[1, 2, H, W]` of a camera that follows a path; places may have a velocity `[1, 2, H, W]` in addition.
+
+    Where a point lands says when it was seen there, and the other way round.
+    """
+    frame = path.from_frame(float(start), readout, SIZE)
+    flow = torch.zeros(1, 2, *SIZE, dtype=torch.float64)
+    for _ in range(30):
+        time = readout.flight_time(flow, end - start)
+        flow = frame.displacement_at(time) + (0.0 if steady is None else steady * time)
+    return flow
+
+
+def equations(flows: dict[tuple[int, int], Tensor], readout: Readout) -> list[PathEquations]:
+    sure = torch.ones(1, 1, *SIZE, dtype=torch.float64)
+    return [path_equations(flow, sure, float(start), float(end), readout) for (start, end), flow in flows.items()]
+
+
+def neighbours(path: CameraPath, readout: Readout, steady: Tensor | None = None) -> dict[tuple[int, int], Tensor]:
+    pairs = [(k, k + 1) for k in range(FRAMES - 1)] + [(k + 1, k) for k in range(FRAMES - 1)]
+    return {pair: flow_along(path, readout, *pair, steady) for pair in pairs}
+
+
+def corrections(flows: dict[tuple[int, int], Tensor], readout: Readout, frame: int, found: CameraPath | None) -> Tensor:
+    near = {step: flows[frame, frame + step] for step in (-1, 1)}
+    shared = None if found is None else found.from_frame(float(frame), readout, SIZE)
+    return correction_field(fit_trajectory(near, readout, shared=shared), readout, readout.instant("middle"))
+
+
+def true_correction(path: CameraPath, readout: Readout, frame: int) -> Tensor:
+    exposed = readout.row_times(*SIZE, dtype=torch.float64)
+    return path.from_frame(float(frame), readout, SIZE).displacement_at(readout.instant("middle") - exposed)
+
+
+def error(found: Tensor, truth: Tensor) -> float:
+    """Mean distance where no point comes from outside the frame."""
+    return float((found - truth).norm(dim=1)[:, 8:-8, 8:-8].mean())
+
+
+# --- the spline ---
+
+
+def test_states_are_sums_of_splines() -> None:
+    path = shaking()
+    times = torch.linspace(-1.0, FRAMES, 57, dtype=torch.float64)
+    table = path.states(times.reshape(1, 1, -1))[0, :, 0]  # [4, T]
+    for number, time in enumerate(times.tolist()):
+        away = [abs(KNOTS * time - (path.first + index)) for index in range(path.knots.shape[1])]
+        weights = [max(0.0, 2.0 - a) ** 3 / 6.0 - 4.0 * max(0.0, 1.0 - a) ** 3 / 6.0 for a in away]
+        expected = sum(weight * knot for weight, knot in zip(weights, path.knots[0], strict=True))
+        torch.testing.assert_close(table[:, number], expected, rtol=0.0, atol=3e-3)  # straight inside the table
+
+
+def test_times_late_in_a_clip_are_as_exact_as_early_ones() -> None:
+    early = CameraPath(shaking().knots.float(), -2 * KNOTS, torch.tensor([0.3]))
+    late = CameraPath(early.knots, early.first + 100_000 * KNOTS, early.bulge)
+    readout = Readout(0.8)
+    expected = early.from_frame(2.0, readout, SIZE).displacement_at(0.7)
+    torch.testing.assert_close(late.from_frame(100_002.0, readout, SIZE).displacement_at(0.7), expected)
+    assert float(expected.abs().max()) > 0.5
+
+
+def test_displacements_are_those_of_the_convention() -> None:
+    path, readout = shaking(bulge=0.4), Readout(0.6)
+    displacement = path.from_frame(2.0, readout, SIZE).displacement_at(0.5)
+    row, column = 41, 13
+    exposed = 0.6 * row / SIZE[0]
+    before, after = (path.states(torch.tensor([[[2.0 + exposed + late]]], dtype=torch.float64)) for late in (0.0, 0.5))
+    across, down, turn, scale = (after - before).flatten().tolist()
+    found = displacement[0, :, row, column]
+    half_way = pixel_grid(*SIZE, dtype=torch.float64)[:, row, column] + 0.5 * found
+    x, y = ((half_way - torch.tensor([39.5, 29.5])) / 40.0).tolist()
+    expected = [
+        across * (1.0 + 0.4 * x * x) + down * 0.4 * x * y - turn * y + scale * x,
+        down * (1.0 + 0.4 * y * y) + across * 0.4 * x * y + turn * x + scale * y,
+    ]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0.0, atol=2e-3)
+
+
+# --- the fit ---
+
+
+@pytest.mark.parametrize("scan", SCANS)
+def test_a_shaking_camera_is_followed_between_frames(scan: Scan) -> None:
+    readout = Readout(0.9, scan)
+    path = shaking()
+    flows = neighbours(path, readout)
+    found = fit_path(equations(flows, readout), torch.float64)
+    for frame in range(2, FRAMES - 2):
+        truth = true_correction(path, readout, frame)
+        plain = error(corrections(flows, readout, frame, None), truth)
+        followed = error(corrections(flows, readout, frame, found), truth)
+        assert followed < 0.4 * plain
+
+
+def test_a_camera_that_turns_shows_its_focal_length() -> None:
+    readout = Readout(0.9)
+    for bulge in (0.0, 0.5):
+        path = shaking(bulge=bulge, strength=3.0)
+        found = fit_path(equations(neighbours(path, readout), readout), torch.float64)
+        assert float(found.bulge) == pytest.approx(bulge, abs=0.12)
+
+
+def test_a_third_of_the_picture_may_move_differently() -> None:
+    readout = Readout(0.9)
+    path = shaking()
+    flows = neighbours(path, readout)
+    other = neighbours(shaking(seed=5, strength=4.0), readout)
+    mixed = {pair: flow.clone() for pair, flow in flows.items()}
+    for pair, flow in mixed.items():
+        flow[..., 10:50, 20:52] = other[pair][..., 10:50, 20:52] + 3.0 * (pair[1] - pair[0])
+    found = fit_path(equations(mixed, readout), torch.float64)
+    truth = true_correction(path, readout, 3)
+    outside = torch.ones(SIZE, dtype=torch.bool)
+    outside[2:58, 12:60] = False
+    followed, plain = (
+        float((corrections(flows, readout, 3, each) - truth).norm(dim=1)[0][outside].mean()) for each in (found, None)
+    )
+    assert followed < 0.6 * plain
+
+
+def test_near_things_further_down_are_not_taken_for_a_camera_that_speeds_up() -> None:
+    readout = Readout(0.95)
+    still = shaking(strength=0.0)
+    still.knots[..., 0] = 0.0
+    ground = torch.linspace(0.0, 4.0, SIZE[0], dtype=torch.float64).reshape(1, 1, -1, 1) * torch.ones(SIZE).double()
+    steady = torch.cat([ground, torch.zeros_like(ground)], 1)
+    flows = neighbours(still, readout, steady)
+    found = fit_path(equations(flows, readout), torch.float64)
+    truth = steady * (readout.instant("middle") - readout.row_times(*SIZE, dtype=torch.float64))
+    assert error(corrections(flows, readout, 3, found), truth) < 0.02
+
+
+def test_clips_of_a_batch_have_paths_of_their_own() -> None:
+    readout = Readout(0.7)
+    each = [equations(neighbours(shaking(seed), readout), readout) for seed in (1, 2)]
+    joined = [
+        PathEquations(one.first, *(torch.cat(both) for both in zip(one[1:], other[1:], strict=True)))
+        for one, other in zip(*each, strict=True)
+    ]
+    together = fit_path(joined, torch.float64)
+    for number, alone in enumerate(each):
+        torch.testing.assert_close(
+            together.knots[number : number + 1], fit_path(alone, torch.float64).knots, rtol=0.0, atol=1e-4
+        )
+
+
+def test_flows_without_support_say_nothing() -> None:
+    readout = Readout(0.7)
+    flows = neighbours(shaking(), readout)
+    none = torch.zeros(1, 1, *SIZE, dtype=torch.float64)
+    doubted = [path_equations(flow, none, float(start), float(end), readout) for (start, end), flow in flows.items()]
+    found = fit_path(doubted)
+    assert float(found.knots.abs().max()) < 1e-6
+
+
+# --- in the pipeline ---
+
+
+class AlongPath:
+    """Gives the flows of a path, pair by pair."""
+
+    def __init__(self, path: CameraPath, readout: Readout) -> None:
+        self.flows, self.number = neighbours(path, readout), 0
+
+    def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
+        self.number += 1
+        return FlowPair(self.flows[self.number - 1, self.number], self.flows[self.number, self.number - 1])
+
+
+def test_the_corrector_follows_the_path_through_every_frame() -> None:
+    readout = Readout(0.9)
+    path = shaking()
+    clip = torch.rand(FRAMES, 3, *SIZE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    fields = {
+        motion: [
+            result.correction_field.unsqueeze(0)
+            for result in Corrector(readout, motion=motion, fusion="none", flow=AlongPath(path, readout)).stream(clip)
+        ]
+        for motion in ("path", "quadratic")
+    }
+    errors = {
+        motion: sum(error(field, true_correction(path, readout, frame)) for frame, field in enumerate(each))
+        for motion, each in fields.items()
+    }
+    assert errors["path"] < 0.6 * errors["quadratic"]  # measured: 0.4 of it
+
+
+def test_a_path_is_not_led_across_a_long_gap() -> None:
+    readout = Readout(0.9)
+    times = [0.0, 1.0, 2.0, 30.0, 31.0, 32.0, 33.0]
+    clip = torch.rand(FRAMES, 3, *SIZE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    corrector = Corrector(readout, fusion="none", flow=AlongPath(shaking(), readout))
+    results = list(corrector.stream(TimedFrame(frame, time) for frame, time in zip(clip, times, strict=True)))
+    assert all(bool(result.correction_field.isfinite().all()) for result in results)
