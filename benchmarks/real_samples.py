@@ -1,6 +1,6 @@
 """Correct true rolling-shutter samples that come with a global-shutter truth, and print a table of PSNR.
 
-    python benchmarks/real_samples.py [ROOT] [--flow dis] [--motion quadratic]
+    python benchmarks/real_samples.py [ROOT] [--flow dis] [--motion path]
 
 ROOT (or the folder that the environment variable QRSC_REAL names) holds samples in the layouts of the public data
 sets: Carla-RS/, Fastec-RS/ and BS-RSC/, any of them.
@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, nargs="?", default=os.environ.get("QRSC_REAL"))
     parser.add_argument("--flow", default="dis")
-    parser.add_argument("--motion", default="quadratic")
+    parser.add_argument("--motion", default="path")
     options = parser.parse_args()
     if options.root is None:
         print("no samples: name their folder as the argument or in QRSC_REAL")

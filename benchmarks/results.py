@@ -30,7 +30,7 @@ from qrsc.evaluate.scores import mean_rows
 from qrsc.evaluate.tables import format_rows
 from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
 
-METHODS = "rs,linear,qrs,cubic,multi-qrs"
+METHODS = "rs,linear,qrs,cubic,multi-qrs,path,multi-path"
 PUBLIC: tuple[LayoutName, ...] = ("carla", "fastec", "bsrsc")
 Rows = list[dict[str, Any]]
 
@@ -40,9 +40,10 @@ Made by `make results`; do not edit by hand. {made}
 
 PSNR is taken on [0, 1] rounded to 8 bits, SSIM with an 11×11 Gaussian window of σ = 1.5, both over all pixels unless a
 column says otherwise. Every table names the instant that was asked for. Methods: `rs` is the input unchanged; `linear`,
-`qrs` and `cubic` correct each frame from its own motion of order 1, 2 and 3; `multi-qrs` and `multi-cubic` average in
-the neighbouring frames, corrected to the same instant; `rsa2-lite` fuses those of `qrs` by a network. How well the
-readout is found: [calibration.md](calibration.md). Accuracy of the flows by themselves: [flow.md](flow.md).
+`qrs` and `cubic` correct each frame from its own motion of order 1, 2 and 3; `multi-qrs` averages in the neighbouring
+frames, corrected to the same instant; `path` and `multi-path` do the same with the camera's path ([motion.md](motion.md));
+`rsa2` and `rsa2-lite` fuse the frames of `path` by a network. How well the readout is found:
+[calibration.md](calibration.md). Accuracy of the flows by themselves: [flow.md](flow.md).
 {sections}
 """
 

@@ -192,3 +192,12 @@ def test_a_split_can_be_asked_for(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "train", tmp_path / "test")
     assert len(index_data(tmp_path, "bsrsc")) == 2
     assert [s.name for s in index_data(tmp_path, "bsrsc", split="test")] == ["test/0000"]
+
+
+def test_hidden_folders_are_not_looked_into(tmp_path: Path) -> None:
+    write_clip(tmp_path, "sim", [0, 1])
+    [sequence] = index_data(tmp_path, "sim")
+    unfinished = sequence.folder.with_name(".0001.partial")
+    shutil.copytree(sequence.folder, unfinished)
+    (unfinished / "clip.json").unlink()
+    assert index_data(tmp_path, "sim") == [sequence]

@@ -49,7 +49,7 @@ GAMMA_ERROR = 0.02  # standard deviation of what gamma is off by, relative
 BLURRED_SHARE = 0.08  # each costs as much as five others
 # Standard deviation of the noisiest frames' values. Real frames have noise: there, sharper sampling, worth 0.7 dB on
 # simulated clips without any, costs 0.15 to 0.5 dB. The network has to tell which is which.
-NOISE = 0.015
+NOISE = 0.025
 MISPLACED = 3.0  # pixels, by which boundaries of the motion are typically displaced in the worst of true flows
 
 
