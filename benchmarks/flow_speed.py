@@ -57,6 +57,9 @@ def main() -> None:
         plain(frames[:1], frames[1:])
     print(f"arithmetic of both flows: {counter.get_total_flops() / 1e9:.0f} GFLOP")
     print(f"raft-rs: {milliseconds(plain, frames, options.repeats):.2f} ms", flush=True)
+    if options.device == "cuda":
+        recorded = NeuralFlow(network, filled=True, graphs=True)
+        print(f"raft-rs, recorded: {milliseconds(recorded, frames, options.repeats):.2f} ms", flush=True)
     if options.compile:
         compiled = NeuralFlow(network, filled=True, compiled=True)
         print(f"raft-rs, compiled: {milliseconds(compiled, frames, options.repeats):.2f} ms", flush=True)

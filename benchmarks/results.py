@@ -41,8 +41,8 @@ Made by `make results`; do not edit by hand. {made}
 PSNR is taken on [0, 1] rounded to 8 bits, SSIM with an 11×11 Gaussian window of σ = 1.5, both over all pixels unless a
 column says otherwise. Every table names the instant that was asked for. Methods: `rs` is the input unchanged; `linear`,
 `qrs` and `cubic` correct each frame from its own motion of order 1, 2 and 3; `multi-qrs` averages in the neighbouring
-frames, corrected to the same instant; `path` and `multi-path` do the same with the camera's path ([motion.md](motion.md));
-`rsa2` and `rsa2-lite` fuse the frames of `path` by a network. How well the readout is found:
+frames, corrected to the same instant; `path` and `multi-path` do the same with the camera's path
+([motion.md](motion.md)); `rsa2` and `rsa2-lite` fuse the frames of `path` by a network. How well the readout is found:
 [calibration.md](calibration.md). Accuracy of the flows by themselves: [flow.md](flow.md).
 {sections}
 """

@@ -69,10 +69,8 @@ def test_gradients_are_finite_where_no_frame_is_valid() -> None:
 
 
 def test_fusions_by_name() -> None:
-    assert FUSIONS == ("none", "mean", "rsa2-lite")  # and rsa2, once its weights come with the package
+    assert FUSIONS == ("none", "mean", "rsa2", "rsa2-lite")
     assert load_fusion("none") is None
     assert load_fusion("mean") is mean_fusion
     with pytest.raises(ValueError, match="unknown fusion 'median'; choose one of none, mean"):
         load_fusion("median")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="do not come with this version of the package; use `mean`"):
-        load_fusion("rsa2")

@@ -37,7 +37,7 @@ STATES = 4
 # Between these many times from one knot to the next the path is taken to be straight: where it bends by 50 pixels per
 # squared frame interval, that is 0.002 pixels off.
 TABLE = 32
-ACROSS = 20  # flows are looked at on so many columns of the frame, and on rows as far apart
+ACROSS = 16  # flows are looked at on so many columns of the frame, and on rows as far apart
 BEYOND = 0.2  # of half the frame: a point that lands further outside was guessed, and its row's time with it
 # The path's second differences are pulled towards 0. How much is right depends on the clip, and the clip says it: the
 # ratio of what flows differ from the path by to how much the path bends, both squared, times this factor. A hand that
@@ -46,7 +46,7 @@ BEYOND = 0.2  # of half the frame: a point that lands further outside was guesse
 STIFFNESS = 3e-3
 LEAST_STIFF, START_STIFF, MOST_STIFF = 1e-4, 1e-2, 1.0
 STIFFER = (1.0, 1.0, 3.0, 3.0)  # turn and scale are measured by the frame's margins alone
-ROUNDS = 5  # of finding the path, and weighing anew what contradicts it and how stiff it is
+ROUNDS = 4  # of finding the path, and weighing anew what contradicts it and how stiff it is
 # Near things move faster than far ones, and more often than not they are further down in the picture, where rows are
 # exposed later: without a say of their own, places that move faster would be taken for a camera that does.
 STEADY_PLACES = (6, 3)

@@ -4,7 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
-from qrsc.calibrate.motions import GRID, clip_motions
+from qrsc.calibrate.cells import GRID
+from qrsc.calibrate.motions import clip_motions
 
 
 def textured(height: int, width: int, seed: int = 0) -> np.ndarray:

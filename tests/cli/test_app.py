@@ -43,6 +43,11 @@ def test_version() -> None:
     assert (result.exit_code, result.output) == (0, f"qrsc {qrsc.__version__}\n")
 
 
+def test_the_package_can_be_run_as_a_module() -> None:
+    result = subprocess.run([sys.executable, "-m", "qrsc", "--version"], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, f"qrsc {qrsc.__version__}\n")
+
+
 def test_help_names_the_commands() -> None:
     output = CliRunner().invoke(app, ["--help"]).output
     assert "correct" in output

@@ -86,9 +86,10 @@ def test_bad_shapes_are_told() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-def test_triton_kernels_are_the_loop_in_interpreter_mode() -> None:
+def test_triton_kernels_in_interpreter_mode_are_what_torch_makes_of_the_same() -> None:
     program = Path(__file__).with_name("triton_check.py")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("torch.") == 3
+    assert done.stdout.count("windows") == 2

@@ -1,4 +1,4 @@
-"""Triton's kernels in interpreter mode against the loop over taps; run as a program by `test_adacof.py`.
+"""Triton's kernels in interpreter mode against what torch makes of the same; run as a program by `test_adacof.py`.
 
 Interpreter mode must be chosen before Triton is imported, and would stay for the whole process.
 """
@@ -9,15 +9,19 @@ import torch
 
 from qrsc.fusion.adacof import loop_backward, loop_forward
 from qrsc.fusion.adacof_triton import adacof_backward, adacof_forward
+from qrsc.fusion.attention import attend
+from qrsc.fusion.windows_triton import attend_windows
 
 
-def largest_differences(dtype: torch.dtype, taps: int, dilation: int, to_frames: bool) -> list[float]:
+def largest_differences(
+    dtype: torch.dtype, taps: int, dilation: int, to_frames: bool, channels: int = 3
+) -> list[float]:
     """Of values and of the gradients of frames, weights, alpha and beta, relative to the largest value of each."""
     generator = torch.Generator().manual_seed(taps + dilation)
     shape = (2, taps * taps, 9, 17)
-    frames = torch.rand(2, 3, 9, 17, generator=generator).to(dtype)
+    frames = torch.rand(2, channels, 9, 17, generator=generator).to(dtype)
     weights, alpha, beta = ((torch.randn(shape, generator=generator) * size).to(dtype) for size in (1.0, 3.0, 3.0))
-    gradient = torch.randn(2, 3, 9, 17, generator=generator).to(dtype)
+    gradient = torch.randn(2, channels, 9, 17, generator=generator).to(dtype)
     inputs = (frames, weights, alpha, beta, dilation)
     fast = [adacof_forward(*inputs), *adacof_backward(gradient, *inputs, to_frames)]
     slow = [loop_forward(*inputs), *loop_backward(gradient, *inputs, to_frames)]
@@ -40,3 +44,13 @@ if __name__ == "__main__":
         if max(found) > most:
             raise SystemExit(f"{dtype}, {taps} x {taps} taps, dilation {dilation}: {found} is more than {most}")
         print(dtype, taps, dilation, *(f"{value:.1e}" for value in found))  # noqa: T201
+    for channels in (1, 4):
+        found = largest_differences(torch.float32, 3, 1, False, channels)
+        if max(found) > 1e-5:
+            raise SystemExit(f"{channels} channels: {found}")
+    for tokens, heads, channels in ((64, 2, 16), (16, 3, 12)):
+        qkv = torch.randn(3, tokens, 3, heads, channels, generator=torch.Generator().manual_seed(0))
+        difference = float((attend_windows(qkv) - attend(qkv)).abs().max())
+        if difference > 1e-5:
+            raise SystemExit(f"windows of {tokens}, {heads} heads of {channels}: {difference}")
+        print("windows", tokens, heads, channels, f"{difference:.1e}")  # noqa: T201

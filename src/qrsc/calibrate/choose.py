@@ -92,11 +92,12 @@ def _by_camera(
 
 
 def _undetermined(clip: ClipSource, found: Calibration, scan: Scan | None) -> ChosenReadout:
+    unknown = ""
     if clip.camera:
         try:
             mode, _ = choose_mode(clip.camera, size=clip.size, fps=clip.fps)
         except ValueError:
-            pass  # the camera that the file names is not in the table: the guess below says what was done instead
+            unknown = f" The file names a {clip.camera}, but the table has no readout of it at this size and rate."
         else:
             known = mode.gamma(clip.fps)
             return ChosenReadout(
@@ -106,8 +107,8 @@ def _undetermined(clip: ClipSource, found: Calibration, scan: Scan | None) -> Ch
             )
     return ChosenReadout(
         Readout(GUESS, scan or "top-down"),
-        f"the clip does not determine its readout: {found.reason}. gamma {GUESS} is assumed, and it matters little "
-        "where the motion is steady or small; give --readout, --gamma or --camera if you know better",
+        f"the clip does not determine its readout: {found.reason}.{unknown} gamma {GUESS} is assumed, and it matters "
+        "little where the motion is steady or small; give --readout, --gamma or --camera if you know better",
     )
 
 

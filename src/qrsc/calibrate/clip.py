@@ -11,7 +11,7 @@ from qrsc.calibrate.source import ClipSource
 from qrsc.timing import Scan
 
 # Numbers of pairs after which the estimate is made; the next one is only for clips that have not told enough.
-LOOKS = (59, 119, 239)
+LOOKS = (119, 239)
 ENOUGH = 0.035  # half width of an interval that more frames need not narrow
 
 

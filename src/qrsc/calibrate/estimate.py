@@ -9,12 +9,15 @@ Convention
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from qrsc.calibrate.camera import THREADS, fit_camera
 from qrsc.calibrate.model import COORDINATES, KNOTS, Fit, MotionModel
 from qrsc.calibrate.motions import ClipMotions
 from qrsc.calibrate.rigid import RigidModel
@@ -211,7 +214,9 @@ def _search(axis: Axis, motions: ClipMotions, gammas: Array) -> _Search:
     stiff = STIFFNESS / (np.maximum((change**2).mean(0), 1e-4) / KNOTS**4)
     rough = [model.fit(gamma, start, stiff=stiff * start.error**2, rounds=2) for gamma in (-0.5, 0.5)]
     error = min(fit.error for fit in rough)
-    fits = [model.fit(float(gamma), start, stiff=stiff * error**2, rounds=2, error=error) for gamma in gammas]
+    fit_at = partial(model.fit, start=start, stiff=stiff * error**2, rounds=2, error=error)
+    with ThreadPoolExecutor(THREADS) as threads:
+        fits = list(threads.map(fit_at, gammas.tolist()))
     costs = np.array([fit.total for fit in fits])
     lowest = int(costs.argmin())
     # Costs of the two axes are compared at their lowest places, which the grid may have missed by half a step.
@@ -234,7 +239,7 @@ def _lowest(model: MotionModel, gamma: float, fit: Fit, stiff: Array, error: flo
 def _refined(search: _Search, motions: ClipMotions) -> tuple[float, float]:
     """The signed gamma that a camera moving through a scene explains best, and its standard error."""
     upwards = search.gamma < 0
-    fit, doubt = RigidModel(motions.mirrored() if upwards else motions).fit(min(1.0, abs(search.gamma)))
+    fit, doubt = fit_camera(RigidModel(motions.mirrored() if upwards else motions), min(1.0, abs(search.gamma)))
     return (-fit.gamma if upwards else fit.gamma), doubt
 
 

@@ -14,64 +14,41 @@ Convention
     The errors of the flows are not independent from cell to cell: per pair of frames, a shear, a bend and a stretch of
     either component are allowed for.
 
-All of it is found at once by Gauss-Newton steps. The path is integrated out, not only fitted: a path that is merely the
-likeliest bends less than the true one, and gamma, the ratio of shear and acceleration, then comes out too large.
+How the unknowns are found is the matter of `camera`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from qrsc.calibrate.bending import bends, even_filters, penalties
 from qrsc.calibrate.depth import PLACES, DepthGrids
 from qrsc.calibrate.motions import ClipMotions
-from qrsc.calibrate.spline import (
-    SUPPORT,
-    bspline_slopes,
-    bspline_values,
-    component_products,
-    factored,
-    log_determinant,
-    product,
-    solve_factored,
-    straightening,
-)
+from qrsc.calibrate.spline import SUPPORT, bspline_slopes, bspline_values, component_products, product
 
 Array = npt.NDArray[np.float64]
 
 KNOTS = 2  # per frame interval
 COORDINATES = 6
-# Knots that a pair of frames meets, and number of the first, for gammas from LEAST to MOST.
+# Knots that a pair of frames meets, and number of the first, for gammas from -0.12 to 1.1.
 FIRST, REACHED = -2, 9
-LEAST, MOST = -0.12, 1.1
 BLOCK = 16  # knots from one grid of depths to the next, which are solved for together
 MARGIN = 12  # knots before the first frame
 OUTSIDE = 0.1  # parts of the frame by which a point may land outside it
 
-# How freely the path may bend, against the accelerations seen from frame to frame; roll and shifts bend less.
+# How freely the path may bend in the beginning, against the accelerations seen from frame to frame; roll and shifts
+# bend less.
 STIFFNESS = 0.4
 ROLL, SHIFT = 0.3, 0.3
-SMALLEST_ERROR = 0.03  # pixels
 CUTOFF = 2.0  # errors at which a cell counts half as much
 SHAPES = 3  # of errors in common, per component: shear, bend, stretch
-COMMON = 0.5  # their size at the edge of the picture, in errors of one cell
-# Part of the logarithm of the determinant that stands for the path being integrated out. All of it would be right if
-# the errors of cells were independent and the path were as free as assumed; it then overcorrects simulated clips.
-INTEGRATED = 0.5
-DETERMINANT_STEP = 0.03
-LARGEST_BEND = 1.2
-LONGEST_STEP = 0.1
-CALM = 1e-3  # steps of gamma that no longer matter, three in a row
-SAME_ERROR = 0.03  # change of the error of a cell that no longer matters
-PARTS = 12  # of the clip, whose disagreement also says how sure the estimate is
-# Neighbouring flows err alike in ways that no fit of one clip can see: in simulated clips of 59 pairs, gamma is off by
-# about this part of a cell's error, taken over how much the motion changes from frame to frame.
-SHARED = 0.5
-SHARED_PAIRS = 59
+# Their size at the edge of the picture, in errors of one cell.
+COMMON = 0.3
 
 
 @dataclass(frozen=True)
@@ -95,7 +72,7 @@ class RigidFit:
     error: float
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """What a fit leaves over."""
 
     values: Array  # [P, C, 9], splines at the two times of each cell, their difference
@@ -105,10 +82,11 @@ class _Look(NamedTuple):
     residual: Array  # [P, C, 2], errors in common included
     own: Array  # [P, C, 2], and without them
     weight: Array  # [P, C], that cells deserve
-    cost: float
+    cost: float  # with cells that go their own way cut off
+    held: float  # with the weights as they are
 
 
-class _System(NamedTuple):
+class System(NamedTuple):
     """Normal equations of a step: path and nearness by blocks, bordered by gamma and bend."""
 
     diagonal: Array  # [N, M, M]
@@ -145,13 +123,23 @@ class RigidModel:
         across, down = _changes(motions)
         most = max(across, down)
         allowed = np.array([across, down, ROLL**2 * most, *[SHIFT**2 * most] * 3])
-        self.stiff = STIFFNESS * KNOTS**4 / allowed  # [6], pull of the path's second differences towards 0
+        self.proportions = np.sqrt(allowed / most)  # [6], of the coordinates' bends
         self.change = math.sqrt(across + down)
         self._knots = self.first[:, None] + np.arange(REACHED)
-        self._straight = straightening(self.stiff, self.blocks, BLOCK)
+        self.expect(even_filters(allowed / (STIFFNESS * KNOTS**4)))
         by_component = np.zeros((self.pairs, self.cells, 2, 2, SHAPES))
         by_component[:, :, 0, 0] = by_component[:, :, 1, 1] = self.shapes
         self._by_component = by_component.reshape(self.pairs, self.cells, 2, -1)
+
+    def expect(self, filters: Array) -> None:
+        """From now on, paths are expected to come out of given filters, `[6, L]`, with a variance of 1."""
+        self._filters = filters
+        self._bending = penalties(filters, self.blocks, BLOCK)
+
+    def at_pairs(self, path: Array) -> Array:
+        """The part of a path that each pair meets: `[P, 9, 6]`."""
+        met: Array = path[self._knots]
+        return met
 
     # --- what a fit says about the cells ---
 
@@ -176,30 +164,36 @@ class RigidModel:
         along_y = np.stack([cross, 1.0 + bend * y**2, x, nothing, near, near * y], axis=-1)
         return np.stack([along_x, along_y], axis=-2)
 
-    def _look(self, fit: RigidFit) -> _Look:
+    def look(self, fit: RigidFit) -> Look:
+        """What a fit leaves over."""
         values, slopes = self._splines(fit.gamma)
-        steps = values @ fit.path[self._knots]
+        steps = product(values, self.at_pairs(fit.path))
         fields = self._fields(self.depth.at_cells(fit.nearness), fit.bend)
-        residual = self.shift - (fields @ steps[..., None])[..., 0]
+        residual = self.shift - (fields * steps[..., None, :]).sum(-1)
         weighted = (self.shapes * fit.weight[..., None]).transpose(0, 2, 1)
-        common = np.linalg.solve(weighted @ self.shapes + np.eye(SHAPES) / COMMON**2, weighted @ residual)  # [P, 3, 2]
-        own = residual - self.shapes @ common
+        normal = product(weighted, self.shapes) + np.eye(SHAPES) / COMMON**2
+        common = np.linalg.solve(normal, product(weighted, residual)).astype(np.float64)  # [P, 3, 2]
+        own = residual - product(self.shapes, common)
         ratio = (own**2).sum(-1) / (CUTOFF * fit.error) ** 2
         away = self.depth.departure(fit.nearness)
-        cost = (
-            CUTOFF**2 * (self.weight * ratio / (1.0 + ratio)).sum()
-            + ((common / (COMMON * fit.error)) ** 2).sum()
-            + (self.stiff * np.diff(fit.path, 2, axis=0) ** 2).sum()
+        others = (
+            ((common / (COMMON * fit.error)) ** 2).sum()
+            + (bends(fit.path, self._filters) ** 2).sum()
             + (away[:, None] @ self.depth.stiffness @ away[..., None]).sum()
         )
-        return _Look(values, slopes, steps, fields, residual, own, self.weight / (1.0 + ratio) ** 2, float(cost))
+        cost, held = (
+            float(others + CUTOFF**2 * cells.sum())
+            for cells in (self.weight * ratio / (1.0 + ratio), fit.weight * ratio)
+        )
+        return Look(values, slopes, steps, fields, residual, own, self.weight / (1.0 + ratio) ** 2, cost, held)
 
     # --- one step ---
 
-    def _system(self, fit: RigidFit, look: _Look) -> _System:
+    def system(self, fit: RigidFit, look: Look) -> System:
+        """The equations of a step from a fit."""
         x, y, steps = self.x, self.y, look.steps
         near = np.stack([steps[..., 3] + x * steps[..., 5], steps[..., 4] + y * steps[..., 5]], axis=-1)
-        gamma = (look.fields @ (look.slopes @ fit.path[self._knots])[..., None])[..., 0]
+        gamma = (look.fields * product(look.slopes, self.at_pairs(fit.path))[..., None, :]).sum(-1)
         along = x * steps[..., 0] + y * steps[..., 1]
         bend = np.stack([x * along, y * along], axis=-1)
         rest = np.concatenate([np.stack([look.residual, gamma, bend], axis=-1), self._by_component], axis=-1)
@@ -214,12 +208,12 @@ class RigidModel:
         diagonal = blocks[:, :size, :size].copy()
         diagonal[1:] += blocks[:-1, size:, size:]
         # Where the path as a whole lies is arbitrary.
-        diagonal += np.eye(size) * (1e-6 * self.stiff[:3].mean() * fit.error**2 + 1e-9)
+        diagonal += np.eye(size) * (1e-9 + 5e-8 * fit.error**2 * float((self._filters[:3] ** 2).sum()))
         corner = reduced[:, -3:, -3:].sum(0)
         determinant = float(np.linalg.slogdet(own)[1].sum())
-        return _System(diagonal, blocks[:-1, size:, :size], right, corner, near, gamma, bend, determinant)
+        return System(diagonal, blocks[:-1, size:, :size], right, corner, near, gamma, bend, determinant)
 
-    def _equations(self, weight: Array, look: _Look, near: Array, rest: Array) -> tuple[Array, Array]:
+    def _equations(self, weight: Array, look: Look, near: Array, rest: Array) -> tuple[Array, Array]:
         """Normal equations of each pair: of path, two grids and the first three of the rest, and of the rest alone.
 
         Args:
@@ -232,7 +226,7 @@ class RigidModel:
             `[P, U + 3, U + 9]` with U = 54 + 2 G, the grids' part with themselves left out; and `[P, 9, 9]`.
         """
         pairs, cells = weight.shape
-        fields, values = look.fields * weight[..., None, None], look.values
+        fields, values, grids = look.fields * weight[..., None, None], look.values, self.depth.matrix
         twice = (values[..., :, None] * values[..., None, :]).reshape(pairs, cells, -1).transpose(0, 2, 1)
         path = product(twice, component_products(fields, look.fields)).reshape(
             pairs, REACHED, REACHED, COORDINATES, COORDINATES
@@ -242,15 +236,15 @@ class RigidModel:
         full[:, :count, :count] = path.transpose(0, 1, 3, 2, 4).reshape(pairs, count, count)
         through = component_products(fields, near[..., None])  # [P, C, 6]
         through = (values[..., None] * through[:, :, None]).reshape(pairs, cells, -1)
-        full[:, :count, count:unknowns] = product(through.transpose(0, 2, 1), self.depth.matrix)
+        full[:, :count, count:unknowns] = product(through.transpose(0, 2, 1), grids)
         full[:, count:unknowns, :count] = full[:, :count, count:unknowns].transpose(0, 2, 1)
         to_rest = product(values.transpose(0, 2, 1), component_products(fields, rest))  # [P, 9, 6 * 9]
         full[:, :count, unknowns:] = to_rest.reshape(pairs, count, -1)
         weighted = rest * weight[..., None, None]
         pull = component_products(near[..., None], weighted)  # [P, C, 9]
-        full[:, count:unknowns, unknowns:] = product(self.depth.matrix.transpose(0, 2, 1), pull)
+        full[:, count:unknowns, unknowns:] = product(grids.transpose(0, 2, 1), pull)
         flat = (pairs, 2 * cells, -1)
-        square = rest.reshape(flat).transpose(0, 2, 1) @ weighted.reshape(flat)
+        square = product(rest.reshape(flat).transpose(0, 2, 1), weighted.reshape(flat))
         full[:, unknowns:, unknowns:] = square[:, :3]
         return full, square
 
@@ -272,10 +266,10 @@ class RigidModel:
         away = self.depth.departure(fit.nearness)
         blocks[:, grids, grids] += self.depth.gathered(fit.weight * (near**2).sum(-1)) + self.depth.stiffness * scale
         right[:, grids, 0] -= scale * (self.depth.stiffness @ away[..., None])[..., 0]
-        blocks[:, : 2 * knots, : 2 * knots] += self._straight * scale
+        blocks[:, : 2 * knots, : 2 * knots] += self._bending * scale
         path = fit.path.reshape(self.blocks, knots)
         path = np.concatenate([path, np.vstack([path[1:], np.zeros_like(path[:1])])], axis=1)
-        right[:, : 2 * knots, 0] -= scale * (self._straight @ path[..., None])[..., 0]
+        right[:, : 2 * knots, 0] -= scale * (self._bending @ path[..., None])[..., 0]
         by_block = np.concatenate(
             [
                 np.arange(knots),
@@ -288,125 +282,6 @@ class RigidModel:
         vector = right[:, :size].copy()
         vector[1:] += right[:-1, size:]
         return blocks, vector
-
-    # --- the whole fit ---
-
-    def fit(self, gamma: float) -> tuple[RigidFit, float]:
-        """Camera, scene and gamma from a gamma nearby, and the standard error of gamma."""
-        nearness = np.tile(self.depth.expected, (self.blocks, 1))
-        start = RigidFit(np.zeros((self.blocks * BLOCK, COORDINATES)), nearness, 0.3, gamma, self.weight, 0.3)
-        # The path alone, then the scene with it, then gamma.
-        fit = self._settled(start, 2, damping=1e6, free=(False, False), anew=True)
-        fit = self._settled(fit, 10, free=(False, True), anew=True)
-        fit = self._settled(fit, 8, anew=True)
-        fit = self._settled(fit, 12)
-        fit = self._settled(fit, 8, tilt=INTEGRATED * self._determinant_slope(fit))
-        return fit, self._doubt(fit)
-
-    def _settled(
-        self,
-        fit: RigidFit,
-        rounds: int,
-        *,
-        damping: float = 1.0,
-        free: tuple[bool, bool] = (True, True),
-        anew: bool = False,
-        tilt: float = 0.0,
-    ) -> RigidFit:
-        """Steps until gamma is calm.
-
-        Args:
-            fit: to start from.
-            rounds: most steps.
-            damping: what holds the scene where it is, in the beginning; steps that do not help are held more.
-            free: whether gamma and the bend may change.
-            anew: whether the error of a cell is found anew after every step.
-            tilt: added to the cost per gamma.
-        """
-        fit = replace(fit, weight=self._look(fit).weight)
-        look = self._look(fit)
-        calm = 0
-        for _ in range(rounds):
-            system = self._system(fit, look)
-            for _ in range(6):
-                moved = self._moved(fit, system, damping, np.array(free), tilt)
-                seen = self._look(moved)
-                if seen.cost + tilt * moved.gamma <= look.cost + tilt * fit.gamma:
-                    break
-                damping *= 8.0
-            else:
-                return fit
-            calm = calm + 1 if abs(moved.gamma - fit.gamma) < CALM else 0
-            damping = max(damping / 4.0, 1e-3)
-            fit = replace(moved, weight=seen.weight)
-            settled = calm == 3
-            if anew:
-                size = np.sqrt((seen.own**2).sum(-1))[self.weight > 0.05]
-                error = max(SMALLEST_ERROR, float(np.median(size)) / 1.18 if size.size else 1.0)
-                settled = abs(error / fit.error - 1.0) < SAME_ERROR
-                fit = replace(fit, error=error)
-            look = self._look(fit)
-            if settled:
-                break
-        return fit
-
-    def _bordered(self, system: _System, fit: RigidFit, damping: float) -> tuple[Array, Array, Array]:
-        """How path and nearness answer to residual, gamma and bend, `[N, M, 3]`; equations left for the last two."""
-        diagonal = system.diagonal.copy()
-        held = np.arange(BLOCK * COORDINATES, diagonal.shape[1])
-        diagonal[:, held, held] += damping * fit.error**2
-        answers = solve_factored(factored(diagonal, system.below), system.below, system.right)
-        corner = system.corner - np.tensordot(system.right, answers, ((0, 1), (0, 1)))
-        return answers, corner[1:, 1:] + np.diag([0.0, 1e-6 * self.weight.sum()]), corner[1:, 0]
-
-    def _moved(self, fit: RigidFit, system: _System, damping: float, free: Array, tilt: float) -> RigidFit:
-        answers, matrix, vector = self._bordered(system, fit, damping)
-        vector = vector - np.array([0.5 * tilt * fit.error**2, 0.0])
-        step = np.zeros(2)
-        if free.any():
-            step[free] = np.linalg.solve(matrix[np.ix_(free, free)], vector[free])
-        step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-        change = answers[..., 0] - answers[..., 1:] @ step
-        return replace(
-            fit,
-            path=fit.path + change[:, : BLOCK * COORDINATES].reshape(-1, COORDINATES),
-            nearness=fit.nearness + change[:, BLOCK * COORDINATES :],
-            gamma=float(np.clip(fit.gamma + step[0], LEAST, MOST)),
-            bend=float(np.clip(fit.bend + step[1], 0.0, LARGEST_BEND)),
-        )
-
-    def _determinant_slope(self, fit: RigidFit) -> float:
-        """How the logarithm of the determinant of the equations rises with gamma."""
-        logs = []
-        for gamma in (fit.gamma - DETERMINANT_STEP, fit.gamma + DETERMINANT_STEP):
-            beside = replace(fit, gamma=gamma)
-            system = self._system(beside, self._look(beside))
-            logs.append(system.log_determinant + log_determinant(factored(system.diagonal, system.below)))
-        return (logs[1] - logs[0]) / (2.0 * DETERMINANT_STEP)
-
-    def _doubt(self, fit: RigidFit) -> float:
-        """Standard error of gamma.
-
-        It comes from the curvature of the cost, or from the disagreement of the parts of the clip if that says more,
-        with what the flows get wrong alike added.
-        """
-        look = self._look(fit)
-        system = self._system(fit, look)
-        answers, matrix, _ = self._bordered(system, fit, 0.0)
-        by_bend = matrix[1, 0] / matrix[1, 1]
-        curvature = float(matrix[0, 0] - matrix[0, 1] * by_bend)
-        if curvature <= 0.0:
-            return math.inf
-        answer = answers[..., 1] - answers[..., 2] * by_bend
-        path = look.values @ answer[:, : BLOCK * COORDINATES].reshape(-1, COORDINATES)[self._knots]
-        near = self.depth.at_cells(answer[:, BLOCK * COORDINATES :])
-        # What gamma does to each cell that nothing else could do.
-        alone = system.by_gamma - by_bend * system.by_bend - near[..., None] * system.by_nearness
-        alone -= (look.fields @ path[..., None])[..., 0]
-        pulls = (fit.weight[..., None] * alone * look.own).sum((1, 2))
-        parts = np.array([part.sum() for part in np.array_split(pulls - pulls.mean(), PARTS)])
-        own = max(math.sqrt(float((parts**2).sum())) / curvature, math.sqrt(2.0 * fit.error**2 / curvature))
-        return math.hypot(own, SHARED * fit.error / self.change * math.sqrt(SHARED_PAIRS / self.pairs))
 
 
 def _changes(motions: ClipMotions) -> Array:

@@ -11,8 +11,8 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
+from qrsc.calibrate.cells import Grey
 from qrsc.calibrate.exif import image_camera
-from qrsc.calibrate.motions import Grey
 from qrsc.flow.dis import grey_pictures
 from qrsc.media.clip import opened, probe
 from qrsc.media.frames import list_frames, read_frame, read_frames

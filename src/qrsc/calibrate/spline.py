@@ -74,25 +74,6 @@ def component_products(one: Array, other: Array) -> Array:
     return summed.reshape(*summed.shape[:2], -1)
 
 
-def straightening(stiff: Array, blocks: int, size: int) -> Array:
-    """Equations that pull the second differences of a path towards 0, over each block of knots and the next.
-
-    Args:
-        stiff: `[D]`, how strongly, for each of its coordinates.
-        blocks: how many.
-        size: knots in each.
-
-    Returns:
-        `[blocks, 2 size D, 2 size D]`.
-    """
-    second = np.zeros((size, 2 * size))
-    for knot in range(size):
-        second[knot, knot : knot + 3] = [1.0, -2.0, 1.0]
-    every = np.repeat(np.kron(second.T @ second, np.diag(stiff))[None], blocks, axis=0)
-    every[-1] = np.kron(second[:-2].T @ second[:-2], np.diag(stiff))
-    return every
-
-
 def factored(diagonal: Array, below: Array) -> list[Array]:
     """Inverses of the pivots of a symmetric positive definite system whose unknowns only meet those of the next block.
 
@@ -116,10 +97,10 @@ def solve_factored(inverses: list[Array], below: Array, right: Array) -> Array:
     """The solution of a system that `factored` has prepared; right sides and solution `[N, M]` or `[N, M, K]`."""
     reduced = [right[0]]
     for vector, link, inverse in zip(right[1:], below, inverses, strict=False):
-        reduced.append(vector - link @ (inverse @ reduced[-1]))
-    solution = [inverses[-1] @ reduced[-1]]
+        reduced.append(vector - product(link, product(inverse, reduced[-1])))
+    solution = [product(inverses[-1], reduced[-1])]
     for index in range(len(inverses) - 2, -1, -1):
-        solution.append(inverses[index] @ (reduced[index] - below[index].T @ solution[-1]))
+        solution.append(product(inverses[index], reduced[index] - product(below[index].T, solution[-1])))
     return np.stack(solution[::-1])
 
 

@@ -186,7 +186,7 @@ def _patterns(layout: Layout) -> dict[Kind, re.Pattern[str]]:
 
 
 def _folders(start: Path) -> Iterator[Path]:
-    """A folder and all below it, but for hidden ones: a set that is being made, or what programs keep for themselves."""
+    """A folder and all below it, but for hidden ones: sets that are being made, and what programs keep there."""
     yield start
     below = sorted(path for path in start.rglob("*") if path.is_dir())
     yield from (path for path in below if not any(part.startswith(".") for part in path.relative_to(start).parts))

@@ -15,6 +15,7 @@ from qrsc.flow.certainty import confidence
 from qrsc.flow.filling import fill_unsure
 from qrsc.flow.network import MULTIPLE, FlowNetwork, NetworkSize
 from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
+from qrsc.graphs import Graphs
 from qrsc.weights import WeightsError, card, load_strictly, load_weights, read_notes, read_weights
 
 MIN_SIDE = 64  # pixels; smaller frames are extended by their edges
@@ -40,6 +41,8 @@ class NeuralFlow:
         filled: take flows where the network is unsure, or that leave the frame, from their surroundings; see
             `qrsc.flow.filling`.
         compiled: let `torch.compile` make the network faster; the first pair of each size then takes a minute.
+        graphs: on a CUDA device, record the work of each size at its second pair and replay it; see `Graphs`. At
+            640 x 480 an H200 then takes 11.5 ms for both flows, where launching 2,100 kernels takes 42 to 59.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class NeuralFlow:
         halved: bool = True,
         filled: bool = False,
         compiled: bool = False,
+        graphs: bool = False,
     ) -> None:
         if scale is not None and not 0.0 < scale <= 1.0:
             raise ValueError(f"scale must be over 0 and at most 1, got {scale!r}.")
@@ -60,20 +64,35 @@ class NeuralFlow:
         self.filled = filled
         self._rough = torch.compile(self.network.rough) if compiled else self.network.rough
         self._forward = torch.compile(self.network) if compiled else self.network
+        self._graphs = Graphs() if graphs else None
+        self._device: torch.device | None = None
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
         """Flows of pairs of frames `[B, 3, H, W]`."""
         return self.confident(first, second).flows
 
-    @torch.inference_mode()
     def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows:
         """Flows of pairs of frames `[B, 3, H, W]`, and how sure they are."""
         check_pair(first, second)
+        if first.device != self._device:
+            self._device = first.device
+            self.network.to(first.device)
+            if self._graphs is not None:
+                self._graphs.clear()
+        if self._graphs is not None and first.is_cuda:
+            found = self._graphs(self._found, "flows", first, second)
+        else:
+            found = self._found(first, second)
+        forward, backward = found[:, :2].chunk(2)
+        return ConfidentFlows(FlowPair(forward.clone(), backward.clone()), *found[:, 2:].chunk(2))
+
+    @torch.inference_mode()
+    def _found(self, first: Tensor, second: Tensor) -> Tensor:
+        """Forward flows, then backward ones, each with its confidence: `[2 B, 3, H, W]`."""
         size = first.shape[-2:]
         scale = suitable_scale(first) if self.scale is None else self.scale
         reduced = (max(1, round(size[0] * scale)), max(1, round(size[1] * scale)))
         frames = [_prepared(frame, reduced) for frame in (first, second)]
-        self.network.to(first.device)
         with torch.autocast(first.device.type, torch.bfloat16, enabled=first.device.type == "cuda"):
             start = self._start(frames[0], frames[1]) if self.halved else None
             found = self._forward(frames[0], frames[1], start=start).fine[-1].float()
@@ -83,11 +102,9 @@ class NeuralFlow:
             flow = fill_unsure(flow, sure)
         if reduced != tuple(size):
             flow = F.interpolate(flow, size=size, mode="bilinear", align_corners=False)
-            factor = torch.tensor([size[1] / reduced[1], size[0] / reduced[0]], device=flow.device)
-            flow = flow * factor.reshape(1, 2, 1, 1)
+            flow = torch.cat([flow[:, :1] * (size[1] / reduced[1]), flow[:, 1:] * (size[0] / reduced[0])], 1)
             sure = F.interpolate(sure, size=size, mode="bilinear", align_corners=False)
-        forward, backward = flow.to(first.dtype).chunk(2)
-        return ConfidentFlows(FlowPair(forward.clone(), backward.clone()), *sure.to(first.dtype).chunk(2))
+        return torch.cat([flow, sure], 1).to(first.dtype)
 
     def _start(self, first: Tensor, second: Tensor) -> Tensor:
         """The flow found at half the size, in pixels of the whole, on a grid of stride 8: `[2 B, 2, H / 8, W / 8]`."""

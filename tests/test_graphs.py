@@ -8,13 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc.fusion import AlignedFrames, graphs
-from qrsc.fusion.graphs import Graphs
+from qrsc import graphs
+from qrsc.flow.neural import NeuralFlow, load_network
+from qrsc.fusion import AlignedFrames
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
 from qrsc.fusion.neural import FusionNetwork, NetworkFusion
 from qrsc.fusion.rsa2 import Rsa2Network
+from qrsc.graphs import Graphs
 
-from .samples import SMALL, aligned_frames, randomise
+from .fusion.samples import SMALL, aligned_frames, randomise
 
 
 @pytest.fixture
@@ -99,3 +101,15 @@ def on_gpu(aligned: AlignedFrames) -> AlignedFrames:
         valid=aligned.valid.cuda(),
         time_distance=aligned.time_distance.cuda(),
     )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_replayed_flows_are_those_of_ordinary_calls(scale: float) -> None:
+    network = load_network("raft-rs")
+    plain, fast = (NeuralFlow(network, scale=scale, filled=True, graphs=graphs) for graphs in (False, True))
+    for seed in range(3):
+        first = torch.rand(1, 3, 128, 192, generator=torch.Generator().manual_seed(seed)).cuda()
+        expected, found = (flow.confident(first, first.roll(3, -1)) for flow in (plain, fast))
+        torch.testing.assert_close(found.flows.forward, expected.flows.forward)
+        torch.testing.assert_close(found.backward_confidence, expected.backward_confidence)

@@ -1,0 +1,5 @@
+"""`python -m qrsc` is the command `qrsc`."""
+
+from qrsc.cli import main
+
+main()
