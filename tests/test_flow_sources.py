@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -132,6 +133,18 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "ptlflow", None)
     with pytest.raises(ValueError, match=r"pip install 'qrsc\[ptlflow\]'"):
         load_flow("ptlflow:gma@random")(*frames())
+
+
+def test_weights_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("ptlflow")
+
+    def get_model(name: str, checkpoint: str | None) -> nn.Module:
+        raise URLError("no route to host")
+
+    module.get_model = get_model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ptlflow", module)
+    with pytest.raises(ValueError, match=r"weights of ptlflow:gma could not be downloaded \(no route to host\)"):
+        load_flow("ptlflow:gma@things")(*frames())
 
 
 # --- files ---

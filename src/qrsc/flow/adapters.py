@@ -6,8 +6,10 @@ the weights that were named, into its own cache, and checks them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
+from urllib.error import URLError
 
 import torch
 import torch.nn.functional as F
@@ -74,7 +76,10 @@ def torchvision_flow(model: str, weights: str | None = None) -> ForeignFlow:
 
     def build() -> nn.Module:
         optical_flow = _imported("torchvision.models.optical_flow", "torchvision")
-        network: nn.Module = getattr(optical_flow, model)(weights=None if weights == RANDOM else weights or "DEFAULT")
+        with _downloading(f"torchvision:{model}"):
+            network: nn.Module = getattr(optical_flow, model)(
+                weights=None if weights == RANDOM else weights or "DEFAULT"
+            )
         return network
 
     def run(network: nn.Module, first: Tensor, second: Tensor) -> Tensor:
@@ -100,7 +105,8 @@ def ptlflow_flow(model: str, checkpoint: str | None = None) -> ForeignFlow:
 
     def build() -> nn.Module:
         ptlflow = _imported("ptlflow", "ptlflow")
-        network: nn.Module = ptlflow.get_model(model, None if checkpoint == RANDOM else checkpoint)
+        with _downloading(f"ptlflow:{model}"):
+            network: nn.Module = ptlflow.get_model(model, None if checkpoint == RANDOM else checkpoint)
         return network
 
     def run(network: nn.Module, first: Tensor, second: Tensor) -> Tensor:
@@ -109,6 +115,19 @@ def ptlflow_flow(model: str, checkpoint: str | None = None) -> ForeignFlow:
         return flows[:, 0]
 
     return ForeignFlow(build, run)
+
+
+@contextmanager
+def _downloading(name: str) -> Iterator[None]:
+    """Say what to do where weights are not on the machine and cannot be fetched."""
+    try:
+        yield
+    except URLError as error:
+        folder = torch.hub.get_dir()
+        raise ValueError(
+            f"the weights of {name} could not be downloaded ({error.reason}). They are looked for in "
+            f"{folder}/checkpoints: put them there, or use a flow that comes with the package, such as raft-rs."
+        ) from error
 
 
 def _imported(module: str, extra: str) -> Any:
