@@ -93,9 +93,9 @@ class CameraPath:
     def _table(self) -> Tensor:
         """`[B, 4, 1, M]`: the states at `TABLE` times between two knots, from the second knot to the last but one."""
         pieces = self.knots.shape[1] - 3
-        places = 1.0 + torch.arange(pieces * TABLE + 1, dtype=torch.float64, device=self.knots.device) / TABLE
-        numbers = torch.arange(pieces + 3, dtype=torch.float64, device=self.knots.device)
-        states = _splines(places / KNOTS, numbers).to(self.knots.dtype) @ self.knots  # [B, M, 4]
+        places = 1.0 + torch.arange(pieces * TABLE + 1, dtype=self.knots.dtype, device=self.knots.device) / TABLE
+        numbers = torch.arange(pieces + 3, dtype=places.dtype, device=places.device)
+        states = _splines(places / KNOTS, numbers) @ self.knots  # [B, M, 4]
         return states.transpose(1, 2).unsqueeze(2)
 
     def states(self, times: Tensor, since: float = 0.0) -> Tensor:
@@ -107,8 +107,9 @@ class CameraPath:
         # The start of a frame late in a clip is a large number, and is taken off before it meets a float32.
         place = (times * KNOTS + (since * KNOTS - (self.first + 1))) * (2.0 * TABLE / (length - 1)) - 1.0
         place = place.reshape(-1, *times.shape[-2:]).expand(batch, -1, -1)
-        grid = torch.stack([place, torch.zeros_like(place)], -1)
-        return F.grid_sample(self._table, grid, "bilinear", "border", align_corners=True)
+        # Clamped here, and not by `padding_mode="border"`, which some devices lack.
+        grid = torch.stack([place.clamp(-1.0, 1.0), torch.zeros_like(place)], -1)
+        return F.grid_sample(self._table, grid, "bilinear", "zeros", align_corners=True)
 
     def from_frame(self, time: float, readout: Readout, size: tuple[int, int]) -> PathOfFrame:
         """How the pixels of a frame that started at a time move along the path."""
@@ -183,12 +184,12 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
     batch, _, height, width = flow.shape
     apart = max(1, width // ACROSS)
     picked = (..., slice(apart // 2, None, apart), slice(apart // 2, None, apart))
-    shift = flow[picked].double()
-    grid = pixel_grid(height, width, dtype=torch.float64, device=flow.device)[picked]
+    shift, trust = _exact(flow[picked]), _exact(confidence[picked])
+    grid = pixel_grid(height, width, dtype=torch.float64, device=shift.device)[picked]
     landing = grid + shift
     far = centred(landing, (height, width)).abs()
     inside = (far[:, :1] < 1.0 + BEYOND) & (far[:, 1:] < (1.0 + BEYOND) * height / width)
-    trust = torch.where(inside, confidence[picked].double(), 0.0)
+    trust = torch.where(inside, trust, 0.0)
     # A measurement without weight must not be NaN either.
     shift = torch.where(inside, shift, 0.0)
 
@@ -199,7 +200,7 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
     seen_there = torch.where(inside, seen_there, end + readout.offset)
     first = math.floor((min(start, end) + readout.offset - 0.5 * BEYOND * readout.gamma) * KNOTS) - 1
     last = math.ceil((max(start, end) + readout.offset + (1.0 + 0.5 * BEYOND) * readout.gamma) * KNOTS) + 1
-    numbers = torch.arange(first, last + 1, dtype=torch.float64, device=flow.device)
+    numbers = torch.arange(first, last + 1, dtype=torch.float64, device=shift.device)
     between = _splines(seen_there.flatten(1), numbers) - _splines(seen.flatten(), numbers)  # [B, P, m]
 
     x, y = centred(grid + 0.5 * shift, (height, width)).flatten(2).unbind(1)  # [B, P]
@@ -220,12 +221,12 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
 
 
 @torch.no_grad()
-def fit_path(equations: Sequence[PathEquations], dtype: torch.dtype = torch.float32) -> CameraPath:
+def fit_path(equations: Sequence[PathEquations], like: Tensor) -> CameraPath:
     """The path that most of the flows follow.
 
     Args:
         equations: of flows between frames of the same B clips, all of one size.
-        dtype: of the path; it is fitted in float64.
+        like: a tensor whose dtype and device the path shall have; it is fitted in float64.
     """
     first = min(each.first for each in equations)
     count = max(each.first + each.factors.shape[-1] // STATES for each in equations) - first
@@ -240,7 +241,12 @@ def fit_path(equations: Sequence[PathEquations], dtype: torch.dtype = torch.floa
         if round_ < ROUNDS - 1:
             weights, usual, bulged = fit.weighed_anew(solution, bulge)
             stiffness = _suitable_stiffness(fit.knots_of(solution), usual)
-    return CameraPath(fit.knots_of(solution).to(dtype), first, bulge.to(dtype))
+    return CameraPath(fit.knots_of(solution).to(like), first, bulge.to(like))
+
+
+def _exact(values: Tensor) -> Tensor:
+    """In float64, on the processor if their device has none: MPS."""
+    return (values.cpu() if values.device.type == "mps" else values).double()
 
 
 class _Fit:

@@ -65,7 +65,7 @@ class Alignment:
                 path_equations(flow, confidence, float(index), float(index + step), self.readout)
                 for (index, step), (flow, confidence) in self._flows.items()
             ],
-            self.frames.dtype,
+            self.frames,
         )
 
     def __call__(

@@ -39,5 +39,5 @@ def path_of_frame(window: Mapping[int, Moment], index: int, readout: Readout) ->
         return None
     flow = next(iter(moment.flows.values()))  # [1, 2, h, w]
     if latest.path is None:
-        latest.path = fit_path([each for pair in latest.measured for each in pair], flow.dtype)
+        latest.path = fit_path([each for pair in latest.measured for each in pair], flow)
     return latest.path.from_frame(moment.time, readout, (flow.shape[-2], flow.shape[-1]))
