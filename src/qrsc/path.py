@@ -51,6 +51,7 @@ ROUNDS = 4  # of finding the path, and weighing anew what contradicts it and how
 # exposed later: without a say of their own, places that move faster would be taken for a camera that does.
 STEADY_PLACES = (6, 3)
 STEADY_DOUBT = 3e-5  # pull of their velocities towards 0, in the units of a measurement's squared time
+KNOT_DOUBT = 1e-6  # pull of the path itself towards 0: a steady motion is as well that of all places
 MOST_BULGE = 1.0  # a horizontal view of 90 degrees
 BULGE_DOUBT = 0.01  # pull of the bulge towards 0, in the units of a measurement's squared displacement
 
@@ -232,7 +233,7 @@ def fit_path(equations: Sequence[PathEquations], like: Tensor) -> CameraPath:
     count = max(each.first + each.factors.shape[-1] // STATES for each in equations) - first
     fit = _Fit(equations, first, count)
     weights = fit.trust
-    stiffness = torch.full_like(weights[0, :, 0], START_STIFF)
+    stiffness = torch.full_like(weights[0, :, 0], START_STIFF, dtype=torch.float64)
     bulge = torch.zeros_like(stiffness)
     bulged = torch.zeros_like(fit.shift)
     for round_ in range(ROUNDS):
@@ -253,7 +254,8 @@ class _Fit:
     """The equations of L flows in one.
 
     Unknown are the knots, behind them the velocities of the places, and last what the bulge is off by. Factors are
-    `[L, B, 2 P, 4 m + 2 G]`, measurements `[L, B, 2 P]`, trust `[L, B, P]`.
+    `[L, B, 2 P, 4 m + 2 G]`, measurements `[L, B, 2 P]`, trust `[L, B, P]`, in float32: half as much to read, and their
+    sums of products are as exact as flows are. What is solved is in float64.
     """
 
     def __init__(self, equations: Sequence[PathEquations], first: int, count: int) -> None:
@@ -261,42 +263,43 @@ class _Fit:
         # A flow over a longer time has to do with more splines; the others get splines of no effect.
         starts = [min((each.first - first) * STATES, count * STATES - most) for each in equations]
         places = [(each.first - first) * STATES - start for each, start in zip(equations, starts, strict=True)]
-        factors, bulging = [], []
-        for each, place in zip(equations, places, strict=True):
-            factors.append(torch.cat([_placed(each.factors, place, most), each.steady], -1))
-            bulging.append(_placed(each.bulging, place, factors[-1].shape[-1]))
-        self.factors, self.bulging = torch.stack(factors), torch.stack(bulging)
-        self.shift = torch.stack([each.shift for each in equations])
-        self.trust = torch.stack([each.trust for each in equations])
+        placed = list(zip(equations, places, strict=True))
+        self.bulging = torch.stack([_placed(each.bulging, place, most) for each, place in placed]).float()
+        self.factors = torch.stack(
+            [torch.cat([_placed(each.factors, place, most), each.steady], -1) for each, place in placed]
+        ).float()
+        self.shift = torch.stack([each.shift for each in equations]).float()
+        self.trust = torch.stack([each.trust for each in equations]).float()
         self.knots = count * STATES
         unknowns = self.knots + equations[0].steady.shape[-1] + 1
         number = self.trust.shape[0] * self.trust.shape[2]
         self.bending = number * F.pad(_straightening(count, self.shift.device), (0, unknowns - self.knots) * 2)
         held = torch.full((unknowns,), number * STEADY_DOUBT, dtype=torch.float64, device=self.shift.device)
-        held[: self.knots], held[-1] = 0.0, number * BULGE_DOUBT
+        held[: self.knots], held[-1] = number * KNOT_DOUBT, number * BULGE_DOUBT
         self.holding = torch.diag(held)
         every = torch.arange(unknowns, device=self.shift.device)
         self.index = [torch.cat([every[start : start + most], every[self.knots :]]) for start in starts]
 
     def solved(self, weights: Tensor, stiffness: Tensor, bulge: Tensor, bulged: Tensor) -> Tensor:
-        """The unknowns `[B, U]` of least squares.
+        """The unknowns `[B, U]` of least squares, in float64.
 
         Args:
             weights: `[L, B, P]`.
-            stiffness: `[B]`.
-            bulge: `[B]`, as it was found so far.
+            stiffness: `[B]`, float64.
+            bulge: `[B]`, as it was found so far, float64.
             bulged: `[L, B, 2 P]`, what a bulge of 1 adds to the displacements of the path found so far.
         """
-        factors = self.factors + bulge.reshape(-1, 1, 1) * self.bulging
-        factors = torch.cat([factors, bulged.unsqueeze(-1)], -1)
-        weighted = (factors * weights.repeat_interleave(2, -1).unsqueeze(-1)).transpose(-1, -2)
-        squares, products = weighted @ factors, (weighted @ self.shift.unsqueeze(-1)).squeeze(-1)
+        # Roots of the weights on both factors of a product: one matrix times itself.
+        rooted = torch.cat([self.factors, bulged.unsqueeze(-1), self.shift.unsqueeze(-1)], -1)
+        rooted[..., : self.bulging.shape[-1]].addcmul_(bulge.float().reshape(-1, 1, 1), self.bulging)
+        rooted *= weights.sqrt().repeat_interleave(2, -1).unsqueeze(-1)
+        products = (rooted.transpose(-1, -2) @ rooted).double()  # [L, B, 4 m + 2 G + 2, 4 m + 2 G + 2]
         matrix = stiffness.reshape(-1, 1, 1) * self.bending + self.holding
         right = torch.zeros_like(matrix[..., 0])
         right[:, -1] = -self.holding[-1, -1] * bulge  # the whole bulge is pulled towards 0, not its change
         for number, index in enumerate(self.index):
-            matrix[:, index.unsqueeze(-1), index] += squares[number]
-            right[:, index] += products[number]
+            matrix[:, index.unsqueeze(-1), index] += products[number, :, :-1, :-1]
+            right[:, index] += products[number, :, :-1, -1]
         solution: Tensor = torch.linalg.solve(matrix, right)
         return solution
 
@@ -309,14 +312,14 @@ class _Fit:
 
         Also what a bulge of 1 adds to the displacements, `[L, B, 2 P]`.
         """
-        near = torch.stack([solution[:, index[:-1]] for index in self.index]).unsqueeze(-1)  # [L, B, 4 m + 2 G, 1]
-        bulged = (self.bulging @ near).squeeze(-1)
-        gap = self.shift - (self.factors @ near).squeeze(-1) - bulge.unsqueeze(-1) * bulged
+        near = torch.stack([solution[:, index[:-1]] for index in self.index]).float()  # [L, B, 4 m + 2 G]
+        bulged = (self.bulging @ near[..., : self.bulging.shape[-1], None]).squeeze(-1)
+        gap = self.shift - (self.factors @ near.unsqueeze(-1)).squeeze(-1) - bulge.float().unsqueeze(-1) * bulged
         distance = torch.hypot(gap[..., 0::2], gap[..., 1::2])
         trusted = torch.where(self.trust > 0.05, distance, torch.nan).transpose(0, 1).flatten(1)
         usual = trusted.nanmedian(-1).values.nan_to_num(1.0)
         scale = (3.0 * usual + 0.1).unsqueeze(-1)
-        return self.trust / (1.0 + (distance / scale) ** 2) ** 2, usual, bulged
+        return self.trust / (1.0 + (distance / scale) ** 2) ** 2, usual.double(), bulged
 
 
 def _hats(place: Tensor, count: int) -> Tensor:
@@ -339,11 +342,10 @@ def _splines(times: Tensor, numbers: Tensor) -> Tensor:
 
 
 def _straightening(count: int, device: torch.device) -> Tensor:
-    """`[4 count, 4 count]`: the squared second differences of the knots, and just enough to keep them near 0."""
+    """`[4 count, 4 count]`: the squared second differences of the knots."""
     second = torch.eye(count, dtype=torch.float64, device=device).diff(n=2, dim=0)
     each = torch.diag(torch.tensor(STIFFER, dtype=torch.float64, device=device))
-    near = 1e-7 * torch.eye(count * STATES, dtype=torch.float64, device=device)
-    return torch.kron(second.T @ second, each) + near
+    return torch.kron(second.T @ second, each)
 
 
 def _suitable_stiffness(knots: Tensor, usual: Tensor) -> Tensor:

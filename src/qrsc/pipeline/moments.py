@@ -27,7 +27,8 @@ class Moment:
     confidences: dict[int, Tensor] = field(default_factory=dict)  # [1, 1, h, w]
     trajectory: Trajectory | None = None
     measured: tuple[tuple[PathEquations, PathEquations], ...] = ()  # both flows of the last pairs of frames, to here
-    path: CameraPath | None = None  # the camera's, by these pairs
+    followed: int = 0  # how many pairs the path has been followed over until here, without a cut or a gap
+    path: CameraPath | None = None  # the camera's, by the pairs that are kept
     repeats: int = 0  # how many frames after it show the same
     after_cut: bool = False
 

@@ -23,6 +23,7 @@ def measure_path(previous: Moment, newest: Moment, readout: Readout) -> None:
         path_equations(newest.flows[-1], newest.confidences[-1], newest.time, previous.time, readout),
     )
     newest.measured = (*previous.measured, equations)[-2 * PATH_REACH :]
+    newest.followed = previous.followed + 1
 
 
 def path_of_frame(window: Mapping[int, Moment], index: int, readout: Readout) -> PathOfFrame | None:
@@ -34,6 +35,8 @@ def path_of_frame(window: Mapping[int, Moment], index: int, readout: Readout) ->
         if later not in window or not window[later].measured:
             break
         last = later
+    if last == index + PATH_REACH and window[last].followed % 2:
+        last -= 1  # two frames after each other share a path: half of the work, and both lie well inside of it
     latest = window[last]
     if not latest.measured:
         return None
