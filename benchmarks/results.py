@@ -18,19 +18,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import torch
 from _provenance import ROOT, made_with
 from motion_orders import Figures, measure, plots, table
 
-from qrsc.data.dataset import TruthInstant, index_data
+from qrsc.data.dataset import TruthInstant, index_data, load_frame, split_at_gaps
 from qrsc.data.layouts import LayoutName, SequenceFiles, get_layout
 from qrsc.evaluate.charts import bar_chart
+from qrsc.evaluate.flows import shared_flow
+from qrsc.evaluate.methods import load_method
+from qrsc.evaluate.metrics import psnr
 from qrsc.evaluate.run import Plan, evaluate
 from qrsc.evaluate.scores import mean_rows
 from qrsc.evaluate.tables import format_rows
+from qrsc.media.pictures import above, beside, labelled
 from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
 
 METHODS = "rs,linear,qrs,cubic,multi-qrs,path,multi-path"
+STILLS = ("rs", "qrs", "multi-path", "rsa2")
 PUBLIC: tuple[LayoutName, ...] = ("carla", "fastec", "bsrsc")
 Rows = list[dict[str, Any]]
 
@@ -71,6 +77,33 @@ def sets_section(rows: dict[str, Rows], images: Path, told: str) -> str:
         picture.write_text(bar_chart("PSNR, dB", groups, caption=f"{flow} flow. {told}"), encoding="utf-8")
         parts.append(f"![PSNR of all methods on the simulated sets with {flow} flow](images/{picture.name})\n")
     return "\n".join(parts)
+
+
+def stills_section(sequences: dict[str, SequenceFiles], images: Path, methods: str, flow: str, device: str) -> str:
+    """The middle frame of one clip of each set, as some methods make it, in one picture."""
+    shown = [name for name in STILLS if name in methods.split(",")]
+    rows = []
+    for title, sequence in sequences.items():
+        [clip] = split_at_gaps(sequence)
+        loaded = [load_frame(files, ("middle",), device=device) for files in clip.frames]
+        middle = len(loaded) // 2
+        truth = loaded[middle].truths["middle"]
+        cells = []
+        for name in shown:
+            results = list(
+                load_method(name, shared_flow(flow))(
+                    [each.rolling for each in loaded], clip.readout, clip.readout.instant("middle")
+                )
+            )
+            frame = results[middle].frame.cpu()
+            cells.append(labelled(frame, f"{title} {name} {float(psnr(frame, truth.cpu())):.1f} dB"))
+        rows.append(beside([*cells, labelled(truth.cpu(), "truth")]))
+    pixels = (255.0 * above(rows)).round().byte().permute(1, 2, 0).flip(-1).numpy()  # BGR, for OpenCV
+    cv2.imwrite(str(images / "results_stills.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 85])
+    return (
+        f"\n## Stills\n\nThe middle frame of scene 0 of each set, flow `{flow}`, PSNR to the truth on the right.\n\n"
+        f"![{', '.join(shown)} and the truth](images/results_stills.jpg)\n"
+    )
 
 
 def orders_section(images: Path, figures: Figures) -> str:
@@ -142,7 +175,9 @@ def main() -> None:
     else:
         sets = options.sets.split(",")
         figures = measure(sets, options.scenes, (height, width), "middle", options.device, flows[0])
-    sections = [sets_section(rows, images, told), orders_section(images, figures)]
+    first = {name: set_sequences(name, 1, (height, width), options.device)[0] for name in options.sets.split(",")}
+    stills = stills_section(first, images, options.methods, flows[-1], options.device)
+    sections = [sets_section(rows, images, told), stills, orders_section(images, figures)]
     real = os.environ.get("QRSC_REAL")
     if real:
         sections.append(real_section(Path(real), options.methods, flows, options.device))
