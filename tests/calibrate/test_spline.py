@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from qrsc.calibrate.spline import (
-    bspline_slopes,
+    bspline,
+    bspline_slope,
     bspline_values,
     factored,
     log_determinant,
@@ -42,10 +43,12 @@ def test_blocks_are_solved_as_the_whole_system() -> None:
     assert solved.ravel() == pytest.approx(np.linalg.solve(whole, right))
 
 
-def test_slopes_are_those_of_the_values() -> None:
-    times = np.array([0.2, 3.5, -1.7])
-    before, after = bspline_values(times - 1e-5), bspline_values(times + 1e-5)
-    np.testing.assert_allclose(bspline_slopes(times), (after.values - before.values) / 2e-5, atol=1e-8)
+def test_one_spline_is_that_of_the_values_with_its_slope() -> None:
+    times = np.array([0.2, 3.5, -1.7, 2.0])
+    first, values = bspline_values(times)
+    away = times[:, None] - (first[:, None] + np.arange(-1, 5))
+    np.testing.assert_allclose(bspline(away), np.pad(values, ((0, 0), (1, 1))), atol=1e-12)
+    np.testing.assert_allclose(bspline_slope(away), (bspline(away + 1e-5) - bspline(away - 1e-5)) / 2e-5, atol=1e-8)
 
 
 def test_several_right_sides_and_the_determinant() -> None:

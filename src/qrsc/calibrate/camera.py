@@ -10,17 +10,17 @@ estimate, and its curvature says how sure that is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from qrsc.calibrate.bending import learned_filters
-from qrsc.calibrate.rigid import BLOCK, COORDINATES, KNOTS, MARGIN, Look, RigidFit, RigidModel, System
-from qrsc.calibrate.spline import factored, log_determinant, solve_factored
+from qrsc.calibrate.equations import PATH, System, step_equations, step_pulls
+from qrsc.calibrate.rigid import BLOCK, COORDINATES, KNOTS, MARGIN, Look, RigidFit, RigidModel
+from qrsc.calibrate.spline import factored, few_threads, log_determinant, product, solve_factored
 
 Array = npt.NDArray[np.float64]
 
@@ -32,9 +32,9 @@ LONGEST_STEP = 0.1
 CALM = 1e-3  # steps of gamma that no longer matter, three in a row
 SETTLED = 0.05  # what a step explains more, in squared errors, that no longer matters
 ROUNDS = 6
+TRIES = 6  # of a step
 APART = 0.04  # gammas whose likelihoods are compared
 FURTHEST_MOVE = 2.5 * APART
-THREADS = 2
 PARTS = 12  # of the clip, whose disagreement also says how sure the estimate is
 # Neighbouring flows err alike in ways that no fit of one clip can see: in simulated clips of 59 pairs, gamma is off by
 # about this part of a cell's error, taken over how much the motion changes from frame to frame.
@@ -44,12 +44,33 @@ SHARED_PAIRS = 59
 LEAST_DOUBT = 0.008
 
 
-@dataclass(frozen=True)
-class _Likelihood:
+class _Prepared(NamedTuple):
+    """The equations of a step, factored."""
+
+    inverses: list[Array]
+    below: Array  # [N - 1, M, M]
+    border: Array  # [N, M, 2], of gamma and bend
+    answers: Array  # [N, M, 2], how path and nearness answer to these two
+    matrix: Array  # [2, 2], what is left for them
+
+
+class _Likelihood(NamedTuple):
     """How unlikely a gamma is, and the fit there."""
 
     fit: RigidFit
+    look: Look
+    system: System
+    prepared: _Prepared
     unlikely: float
+
+
+class _Step(NamedTuple):
+    """A fit one step further."""
+
+    fit: RigidFit
+    look: Look
+    prepared: _Prepared  # what led there
+    damping: float
 
 
 def fit_camera(model: RigidModel, gamma: float) -> tuple[RigidFit, float]:
@@ -64,20 +85,21 @@ def fit_camera(model: RigidModel, gamma: float) -> tuple[RigidFit, float]:
     seen = fit.path[MARGIN : MARGIN + model.pairs * KNOTS + 2]
     model.expect(learned_filters(seen, model.proportions))
     fit = _settled(model, fit, 4, free=(False, True))
-    best, width = _likeliest(model, fit)
+    likeliest, width = _likeliest(model, fit)
     shared = SHARED * fit.error / model.change * math.sqrt(SHARED_PAIRS / model.pairs)
-    return best, max(LEAST_DOUBT, math.hypot(max(width, _disagreement(model, best)), shared))
+    return likeliest.fit, max(LEAST_DOUBT, math.hypot(max(width, _disagreement(model, likeliest)), shared))
 
 
-def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[RigidFit, float]:
-    """The fit at the likeliest gamma, and the standard error of gamma by how likely those beside it are."""
+def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[_Likelihood, float]:
+    """The likeliest gamma, and the standard error of gamma by how likely those beside it are."""
     known: dict[float, _Likelihood] = {}
+    start = _judged(model, fit, model.look(fit))
 
     def look_at(gammas: list[float]) -> list[_Likelihood]:
         new = [gamma for gamma in gammas if gamma not in known]
-        fits = [one.fit for one in known.values()] or [fit]
-        starts = [min(fits, key=lambda one: abs(one.gamma - gamma)) for gamma in new]
-        with ThreadPoolExecutor(THREADS) as threads:
+        looked_at = [start, *known.values()]
+        starts = [min(looked_at, key=lambda one: abs(one.fit.gamma - gamma)) for gamma in new]
+        with few_threads() as threads:
             known.update(zip(new, threads.map(partial(_likelihood, model), starts, new), strict=True))
         return [known[gamma] for gamma in gammas]
 
@@ -93,17 +115,47 @@ def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[RigidFit, float]:
         gamma += float(np.clip(move, -FURTHEST_MOVE, FURTHEST_MOVE))
         if abs(move) < 0.7 * APART:
             break
-    return look_at([round(gamma, 6)])[0].fit, width
+    return look_at([round(gamma, 6)])[0], width
 
 
-def _likelihood(model: RigidModel, fit: RigidFit, gamma: float) -> _Likelihood:
-    """How unlikely a gamma is, from a fit nearby; the weights of the cells stay as they are."""
-    fit = replace(fit, gamma=gamma)
-    fit = _settled(model, fit, ROUNDS, damping=0.01, free=(False, True), hold=True)
-    look = model.look(fit)
-    system = model.system(fit, look)
-    determinant = system.log_determinant + log_determinant(factored(system.diagonal, system.below))
-    return _Likelihood(fit, look.held + determinant)
+def _likelihood(model: RigidModel, start: _Likelihood, gamma: float) -> _Likelihood:
+    """How unlikely a gamma is, from one nearby; the weights of the cells stay as they are."""
+    unmoved = replace(start.fit, gamma=gamma)
+    looks = [(fit, model.look(fit)) for fit in (_followed(start, gamma), unmoved)]
+    fit, look = min(looks, key=lambda one: one[1].held)
+    return _judged(model, *_held(model, fit, look, start.prepared))
+
+
+def _judged(model: RigidModel, fit: RigidFit, look: Look) -> _Likelihood:
+    system = step_equations(model, fit, look)
+    prepared = _prepared(model, fit, system, 0.0)
+    unlikely = look.held + system.log_determinant + log_determinant(prepared.inverses)
+    return _Likelihood(fit, look, system, prepared, unlikely)
+
+
+def _followed(start: _Likelihood, gamma: float) -> RigidFit:
+    """The fit that goes with a gamma nearby, as far as a straight line leads there."""
+    matrix, change = start.prepared.matrix, gamma - start.fit.gamma
+    step = np.array([change, -change * matrix[1, 0] / matrix[1, 1]])
+    return _changed(start.fit, -start.prepared.answers @ step, step)
+
+
+def _held(model: RigidModel, fit: RigidFit, look: Look, prepared: _Prepared) -> tuple[RigidFit, Look]:
+    """Steps with the weights of the cells and gamma held, until they explain no more.
+
+    The equations, prepared at a gamma nearby, are set up anew only when a step by the old ones does not help: that
+    takes five times as long as the step, and equations that are always new need about as many.
+    """
+    damping = 0.01
+    for _ in range(ROUNDS):
+        step = _step(model, fit, look, prepared, damping, (False, True), held=True)
+        if step is None:
+            break
+        explained = look.held - step.look.held
+        fit, look, prepared, damping = step
+        if explained < SETTLED:
+            break
+    return fit, look
 
 
 def _settled(
@@ -114,9 +166,8 @@ def _settled(
     damping: float = 1.0,
     free: tuple[bool, bool] = (True, True),
     anew: bool = False,
-    hold: bool = False,
 ) -> RigidFit:
-    """Steps until gamma is calm, or, with weights held, until they explain no more.
+    """Steps until gamma is calm.
 
     Args:
         model: of the clip.
@@ -124,90 +175,120 @@ def _settled(
         rounds: most steps.
         damping: what holds the scene where it is, in the beginning; steps that do not help are held more.
         free: whether gamma and the bend may change.
-        anew: whether the error of a cell is found anew after every step.
-        hold: whether the weights of the cells stay as they are.
+        anew: whether the error of a cell and the equations are found anew after every step. If not, the error stays
+            as it is, and so do the equations as long as steps by them help.
     """
     look = model.look(fit)
-    if not hold:
-        fit = replace(fit, weight=look.weight)
-        look = model.look(fit)
-    cost: Callable[[Look], float] = (lambda seen: seen.held) if hold else (lambda seen: seen.cost)
+    fit = replace(fit, weight=look.weight)
+    look = model.look_again(fit, look)
+    prepared: _Prepared | None = None
     calm = 0
     for _ in range(rounds):
-        system = model.system(fit, look)
-        for _ in range(6):
-            moved = _moved(model, fit, system, damping, np.array(free))
-            seen = model.look(moved)
-            if cost(seen) <= cost(look):
-                break
-            damping *= 8.0
-        else:
-            return fit
-        calm = calm + 1 if abs(moved.gamma - fit.gamma) < CALM else 0
+        step = _step(model, fit, look, None if anew else prepared, damping, free)
+        if step is None:
+            break
+        moved, seen, prepared, damping = step
         damping = max(damping / 4.0, 1e-3)
-        if hold:
-            settled = cost(look) - cost(seen) < SETTLED
-            fit, look = moved, seen
-        else:
-            settled = calm == 3
-            fit = replace(moved, weight=seen.weight)
-            if anew:
-                error = _typical_error(model, seen)
-                settled = abs(error / fit.error - 1.0) < SAME_ERROR
-                fit = replace(fit, error=error)
-            look = model.look(fit)
+        calm = calm + 1 if abs(moved.gamma - fit.gamma) < CALM else 0
+        settled = calm == 3
+        fit = replace(moved, weight=seen.weight)
+        if anew:
+            error = _typical_error(model, seen)
+            settled = abs(error / fit.error - 1.0) < SAME_ERROR
+            fit = replace(fit, error=error)
+        look = model.look_again(fit, seen)
         if settled:
             break
     return fit
 
 
+def _step(
+    model: RigidModel,
+    fit: RigidFit,
+    look: Look,
+    prepared: _Prepared | None,
+    damping: float,
+    free: tuple[bool, bool],
+    *,
+    held: bool = False,
+) -> _Step | None:
+    """A step that helps, by equations that were prepared before if these still do; None if nothing helps.
+
+    Args:
+        model: of the clip.
+        fit, look: to start from.
+        prepared: equations, if there are any.
+        damping: what holds the scene where it is; steps that do not help are held more.
+        free: whether gamma and the bend may change.
+        held: whether the weights of the cells stay as they are.
+    """
+    system: System | None = None
+    for _ in range(TRIES):
+        if prepared is None:
+            system = step_equations(model, fit, look) if system is None else system
+            prepared = _prepared(model, fit, system, damping)
+        moved = _moved(model, fit, look, prepared, free)
+        seen = model.look(moved)
+        if (seen.held <= look.held) if held else (seen.cost <= look.cost):
+            return _Step(moved, seen, prepared, damping)
+        damping *= 1.0 if system is None else 8.0
+        prepared = None
+    return None
+
+
 def _typical_error(model: RigidModel, look: Look) -> float:
-    size = np.sqrt((look.own**2).sum(-1))[model.weight > 0.05]
+    size = np.sqrt((look.own**2).sum(1))[model.weight > 0.05]
     return max(SMALLEST_ERROR, float(np.median(size)) / 1.18 if size.size else 1.0)
 
 
-def _disagreement(model: RigidModel, fit: RigidFit) -> float:
+def _disagreement(model: RigidModel, likeliest: _Likelihood) -> float:
     """Standard error of gamma by how far parts of the clip pull it to either side."""
-    look = model.look(fit)
-    system = model.system(fit, look)
-    answers, matrix, _ = _answers(model, fit, system, 0.0)
-    by_bend = matrix[1, 0] / matrix[1, 1]
-    curvature = float(matrix[0, 0] - matrix[0, 1] * by_bend)
+    fit, look, system, prepared, _ = likeliest
+    by_bend = prepared.matrix[1, 0] / prepared.matrix[1, 1]
+    curvature = float(prepared.matrix[0, 0] - prepared.matrix[0, 1] * by_bend)
     if curvature <= 0.0:
         return math.inf
-    answer = answers[..., 1] - answers[..., 2] * by_bend
-    path = look.values @ model.at_pairs(answer[:, : BLOCK * COORDINATES].reshape(-1, COORDINATES))
-    near = model.depth.at_cells(answer[:, BLOCK * COORDINATES :])
+    answer = prepared.answers[..., 0] - prepared.answers[..., 1] * by_bend
+    path = product(model.at_pairs(answer[:, :PATH].reshape(-1, COORDINATES)), look.values)
+    near = model.depth.at_cells(answer[:, PATH:])
     # What gamma does to each cell that nothing else could do.
-    alone = system.by_gamma - by_bend * system.by_bend - near[..., None] * system.by_nearness
-    alone -= (look.fields @ path[..., None])[..., 0]
-    pulls = (fit.weight[..., None] * alone * look.own).sum((1, 2))
+    alone = system.by_border[:, 0] - by_bend * system.by_border[:, 1] - near[:, None] * system.by_nearness
+    alone -= (look.fields * path[:, None]).sum(2)
+    pulls = (fit.weight[:, None] * alone * look.own).sum((1, 2))
     parts = np.array([part.sum() for part in np.array_split(pulls - pulls.mean(), PARTS)])
     return math.sqrt(float((parts**2).sum())) / curvature
 
 
-def _answers(model: RigidModel, fit: RigidFit, system: System, damping: float) -> tuple[Array, Array, Array]:
-    """How path and nearness answer to residual, gamma and bend, `[N, M, 3]`; equations left for the last two."""
+def _prepared(model: RigidModel, fit: RigidFit, system: System, damping: float) -> _Prepared:
+    """The equations of a step, factored; damping holds the scene where it is."""
     diagonal = system.diagonal.copy()
-    held = np.arange(BLOCK * COORDINATES, diagonal.shape[1])
-    diagonal[:, held, held] += damping * fit.error**2
-    answers = solve_factored(factored(diagonal, system.below), system.below, system.right)
-    corner = system.corner - np.tensordot(system.right, answers, ((0, 1), (0, 1)))
-    return answers, corner[1:, 1:] + np.diag([0.0, 1e-6 * model.weight.sum()]), corner[1:, 0]
+    scene = np.arange(PATH, diagonal.shape[1])
+    diagonal[:, scene, scene] += damping * fit.error**2
+    inverses = factored(diagonal, system.below)
+    answers = solve_factored(inverses, system.below, system.border)
+    matrix = system.corner - np.tensordot(system.border, answers, ((0, 1), (0, 1)))
+    matrix[1, 1] += 1e-6 * model.weight.sum()
+    return _Prepared(inverses, system.below, system.border, answers, matrix)
 
 
-def _moved(model: RigidModel, fit: RigidFit, system: System, damping: float, free: Array) -> RigidFit:
-    """A fit one step further."""
-    answers, matrix, vector = _answers(model, fit, system, damping)
-    step = np.zeros(2)
-    if free.any():
-        step[free] = np.linalg.solve(matrix[np.ix_(free, free)], vector[free])
+def _moved(model: RigidModel, fit: RigidFit, look: Look, prepared: _Prepared, free: tuple[bool, bool]) -> RigidFit:
+    """A fit one step further, with gamma and the bend free or not."""
+    pulls = step_pulls(model, fit, look)
+    answer = solve_factored(prepared.inverses, prepared.below, pulls.blocks)
+    step, chosen = np.zeros(2), np.array(free)
+    if chosen.any():
+        left = pulls.border - np.tensordot(prepared.border, answer, ((0, 1), (0, 1)))
+        step[chosen] = np.linalg.solve(prepared.matrix[np.ix_(chosen, chosen)], left[chosen])
     step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-    change = answers[..., 0] - answers[..., 1:] @ step
+    return _changed(fit, answer - prepared.answers @ step, step)
+
+
+def _changed(fit: RigidFit, change: Array, step: Array) -> RigidFit:
+    """A fit whose path and scene, `[N, M]`, and whose gamma and bend, `[2]`, are changed."""
     return replace(
         fit,
-        path=fit.path + change[:, : BLOCK * COORDINATES].reshape(-1, COORDINATES),
-        nearness=fit.nearness + change[:, BLOCK * COORDINATES :],
+        path=fit.path + change[:, :PATH].reshape(-1, COORDINATES),
+        nearness=fit.nearness + change[:, PATH:],
         gamma=float(np.clip(fit.gamma + step[0], LEAST, MOST)),
         bend=float(np.clip(fit.bend + step[1], 0.0, LARGEST_BEND)),
     )

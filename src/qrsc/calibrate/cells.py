@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 Grey = npt.NDArray[np.uint8]
 Flow = npt.NDArray[np.float32]
@@ -87,12 +88,12 @@ def cell_motions(first: Grey, second: Grey, flow: Flow) -> CellMotions:
         inside = (x > RIM) & (x < width - 1 - RIM) & (y > RIM) & (y < height - 1 - RIM)
         unlike = grey - brought
         # Brightness that has changed as a whole is left out; pixels that differ by more than most count less.
-        left = unlike - np.median(unlike, axis=1, keepdims=True)
-        typical = 1.5 * np.median(np.abs(left), axis=1, keepdims=True) + 0.5
+        left = unlike - _median(unlike)
+        typical = 1.5 * _median(np.abs(left)) + 0.5
         weight = agreeing * inside / (1.0 + (left / (2.0 * typical)) ** 2) ** 2
         motion = motion + _step(grid.shapes, along_x, along_y, weight, left)
     energy = weight * (along_x**2 + along_y**2) + 1e-6
-    shapes = ((energy @ grid.shapes.T) / energy.sum(1, keepdims=True)).astype(np.float64)  # [C, 3]
+    shapes = _sums(grid.shapes, energy) / energy.sum(1, keepdims=True)  # [C, 3]
     change = float(np.mean(cv2.absdiff(first, second)))
     same = float(np.mean(np.abs(unlike))) < max(CUT_LEVELS, CUT_PART * change)
     return CellMotions(
@@ -110,24 +111,45 @@ def _texture(slope_x: Flow, slope_y: Flow) -> Flow:
 def _begin(grid: _Grid, flow: Flow, texture: Flow) -> tuple[Array, Flow]:
     """Even motions `[C, 2, 3]` through the flow of each cell, and how far its pixels agree with most, `[C, n]`."""
     found = np.stack([_cells(flow[..., 0]), _cells(flow[..., 1])], axis=1)  # [C, 2, n]
-    off = found - np.median(found, axis=2, keepdims=True)
-    spread = 0.5 + 1.5 * np.median(np.abs(off).sum(1), axis=1, keepdims=True)
+    off = found - _median(found)
+    spread = 0.5 + 1.5 * _median(np.abs(off).sum(1))
     agreeing = 1.0 / (1.0 + (off**2).sum(1) / spread**2) ** 2
-    weighted = grid.shapes * ((texture + np.float32(1e-3)) * agreeing)[:, None]  # [C, 3, n]
-    normal = (weighted @ grid.shapes.T).astype(np.float64) + 1e-3 * np.eye(3)
-    motion = np.linalg.solve(normal, (weighted @ found.transpose(0, 2, 1)).astype(np.float64))
-    return motion.transpose(0, 2, 1), agreeing
+    weight = (texture + np.float32(1e-3)) * agreeing
+    normal = _squares(grid.shapes, weight) + 1e-3 * np.eye(3)
+    motion = np.linalg.solve(normal, _sums(grid.shapes, weight[:, None] * found).transpose(0, 2, 1))
+    return motion.transpose(0, 2, 1).astype(np.float64), agreeing
 
 
 def _step(shapes: Flow, along_x: Flow, along_y: Flow, weight: Flow, left: Flow) -> Array:
     """What the motion `[C, 2, 3]` of each cell changes by to explain most of what is left."""
-    sides = np.concatenate([along_x[:, None] * shapes, along_y[:, None] * shapes], axis=1)  # [C, 6, n]
-    weighted = sides * weight[:, None]
+    pull_x, pull_y = weight * along_x, weight * along_y
+    normal = np.empty((len(left), 2, 3, 2, 3))
+    normal[:, 0, :, 0] = _squares(shapes, pull_x * along_x)
+    normal[:, 1, :, 1] = _squares(shapes, pull_y * along_y)
+    normal[:, 0, :, 1] = normal[:, 1, :, 0] = _squares(shapes, pull_x * along_y)
     damping = np.diag(np.tile(DAMPING, 2)) * left.shape[1]
-    normal = (weighted @ sides.transpose(0, 2, 1)).astype(np.float64) + damping
-    step = np.linalg.solve(normal, (weighted @ left[..., None]).astype(np.float64))[..., 0]
+    right = _sums(shapes, np.stack([pull_x * left, pull_y * left], axis=1)).reshape(-1, 6, 1)
+    step = np.linalg.solve(normal.reshape(-1, 6, 6) + damping, right)[..., 0]
     limited: Array = np.clip(step, -LONGEST_STEP, LONGEST_STEP)
     return limited.reshape(-1, 2, 3)
+
+
+def _sums(shapes: Flow, values: Flow) -> Array:
+    """Sums over each cell of values `[..., n]` times each shape: `[..., 3]`."""
+    sums = torch.from_numpy(values).reshape(-1, values.shape[-1]) @ torch.from_numpy(shapes).T
+    return sums.double().numpy().reshape(*values.shape[:-1], -1)
+
+
+def _squares(shapes: Flow, values: Flow) -> Array:
+    """Sums over each cell of values `[C, n]` times each two shapes: `[C, 3, 3]`."""
+    products = (shapes[:, None] * shapes[None]).reshape(9, -1)
+    return _sums(products, values).reshape(-1, 3, 3)
+
+
+def _median(values: Flow) -> Flow:
+    """Median of the last axis, which stays, of length 1; of an even number, the higher of the middle two."""
+    middle = values.shape[-1] // 2
+    return np.partition(values, middle, axis=-1)[..., middle : middle + 1]
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ from functools import partial
 from qrsc.calibrate.estimate import Calibration, estimate_readout
 from qrsc.calibrate.motions import MotionReader
 from qrsc.calibrate.source import ClipSource
+from qrsc.calibrate.spline import one_thread
 from qrsc.timing import Scan
 
 # Numbers of pairs after which the estimate is made; the next one is only for clips that have not told enough.
@@ -36,12 +37,14 @@ def calibrate_clip(
     reader = MotionReader(clip.size)
     found: Calibration | None = None
     looked_at = 0
-    for frame in clip.grey_frames(LOOKS[-1] + 1, advance):
-        reader.take(frame)
-        if reader.pairs in LOOKS:
-            found, looked_at = estimate(reader.motions()), reader.pairs
-            if found.determined and found.half_width <= ENOUGH:
-                return found
+    # Pairs are worked on side by side already: more threads within each only wait for each other.
+    with one_thread():
+        for frame in clip.grey_frames(LOOKS[-1] + 1, advance):
+            reader.take(frame)
+            if reader.pairs in LOOKS:
+                found, looked_at = estimate(reader.motions()), reader.pairs
+                if found.determined and found.half_width <= ENOUGH:
+                    return found
     if found is None or reader.pairs > 1.2 * looked_at:
         found = estimate(reader.motions())
     return found

@@ -56,9 +56,10 @@ class DepthGrids:
         pairs, cells = np.mgrid[0 : motions.pairs, 0 : motions.weight.shape[1]]
         for number in range(self.index.shape[-1]):
             self.matrix[pairs, cells, self.index[..., number]] += self.share[..., number]
-        products = self.index[..., :, None] * (2 * PLACES) + self.index[..., None, :]
-        self._products = (products + (self.before * (2 * PLACES) ** 2)[:, None, None, None]).reshape(-1)
-        self._product_shares = self.share[..., :, None] * self.share[..., None, :]
+        # Of two places that a cell looks up, each two once; those with themselves are counted twice below.
+        one, other = np.triu_indices(self.index.shape[-1])
+        self._products = self.index[..., one] * (2 * PLACES) + self.index[..., other]  # [P, C, 36]
+        self._product_shares = self.share[..., one] * self.share[..., other] * np.where(one == other, 0.5, 1.0)
         down = (np.arange(GRID[0]) + 0.5) / GRID[0] - 0.5
         self.expected = np.repeat(1.0 + 2.0 * GROUND * down, GRID[1])  # [G]
         self.stiffness = self._stiffness(carried, (height, width))  # [N, 2 G, 2 G], over each grid and the next
@@ -69,11 +70,17 @@ class DepthGrids:
         seen: Array = (self.share * both[np.arange(len(both))[:, None, None], self.index]).sum(-1)
         return seen
 
-    def gathered(self, weight: Array) -> Array:
-        """Normal equations `[N, 2 G, 2 G]` of the nearness of every cell, each counting as much as `[P, C]` says."""
-        values = (self._product_shares * weight[..., None, None]).reshape(-1)
-        summed = np.bincount(self._products, values, len(self.stiffness) * (2 * PLACES) ** 2)
-        return summed.reshape(self.stiffness.shape).astype(np.float64)
+    def gathered(self, pairs: slice, weight: Array) -> Array:
+        """Normal equations `[2 G, 2 G]` of the nearness of every cell of pairs between the same two grids.
+
+        Args:
+            pairs: which ones.
+            weight: `[p, C]`, how much each cell counts.
+        """
+        values = self._product_shares[pairs] * weight[..., None]
+        summed = np.bincount(self._products[pairs].reshape(-1), values.reshape(-1), (2 * PLACES) ** 2)
+        half = summed.reshape(2 * PLACES, 2 * PLACES).astype(np.float64)
+        return half + half.T
 
     def departure(self, nearness: Array) -> Array:
         """Every grid `[N, G]` less what is expected, with that of the next beside it: `[N, 2 G]`."""

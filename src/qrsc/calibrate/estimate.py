@@ -9,7 +9,6 @@ Convention
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -17,11 +16,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from qrsc.calibrate.camera import THREADS, fit_camera
+from qrsc.calibrate.camera import fit_camera
 from qrsc.calibrate.model import COORDINATES, KNOTS, Fit, MotionModel
 from qrsc.calibrate.motions import ClipMotions
 from qrsc.calibrate.rigid import RigidModel
-from qrsc.calibrate.spline import one_thread
+from qrsc.calibrate.spline import few_threads, one_thread
 from qrsc.timing import Scan
 
 Array = npt.NDArray[np.float64]
@@ -215,7 +214,7 @@ def _search(axis: Axis, motions: ClipMotions, gammas: Array) -> _Search:
     rough = [model.fit(gamma, start, stiff=stiff * start.error**2, rounds=2) for gamma in (-0.5, 0.5)]
     error = min(fit.error for fit in rough)
     fit_at = partial(model.fit, start=start, stiff=stiff * error**2, rounds=2, error=error)
-    with ThreadPoolExecutor(THREADS) as threads:
+    with few_threads() as threads:
         fits = list(threads.map(fit_at, gammas.tolist()))
     costs = np.array([fit.total for fit in fits])
     lowest = int(costs.argmin())

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qrsc.calibrate.motions import ClipMotions
-from qrsc.calibrate.spline import SUPPORT, bspline_values, solve_block_tridiagonal
+from qrsc.calibrate.spline import SUPPORT, bspline_values, product, solve_block_tridiagonal
 
 Array = npt.NDArray[np.float64]
 
@@ -250,11 +250,10 @@ class MotionModel:
     def _common(self, fit: Fit) -> Array:
         """The errors in common at each cell: `[P, C, 2]`."""
         by_component = fit.common.reshape(self.pairs, 2, ERROR_SHAPES)
-        common: Array = np.einsum("pcs,pos->pco", self.error_shapes, by_component)
-        return common
+        return product(self.error_shapes, by_component.transpose(0, 2, 1))
 
     def _left(self, fit: Fit) -> Array:
-        moved = np.einsum("pcod,pcd->pco", self.fields(fit.gain, fit.bend), fit.steps)
+        moved = (self.fields(fit.gain, fit.bend) * fit.steps[..., None, :]).sum(-1)
         left: Array = self.shift - fit.drift - moved - self._common(fit)
         return left
 
@@ -293,10 +292,8 @@ class MotionModel:
     def _smoothed(self, values: Array) -> Array:
         """Sums over the neighbourhood in time and space: `[P, C]`."""
         frames, rows, columns = self._smoothing
-        grid = values.reshape(self.pairs, self.rows, self.columns)
-        grid = np.tensordot(frames, grid, (1, 0))
-        smoothed: Array = (rows @ grid @ columns).reshape(self.pairs, self.cells)
-        return smoothed
+        grid = product(frames, values).reshape(self.pairs, self.rows, self.columns)
+        return product(rows, product(grid, columns)).reshape(self.pairs, self.cells)
 
 
 def _gaussian(count: int, spread: float) -> Array:

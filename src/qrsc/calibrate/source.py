@@ -8,12 +8,13 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from qrsc.calibrate.cells import Grey
 from qrsc.calibrate.exif import image_camera
-from qrsc.flow.dis import grey_pictures
+from qrsc.flow.dis import MIN_SIDE
 from qrsc.media.clip import opened, probe
 from qrsc.media.frames import list_frames, read_frame, read_frames
 from qrsc.media.video import read_video
@@ -49,15 +50,26 @@ class ClipSource:
 
     def grey_frames(self, most: int | None = None, advance: Callable[[], None] | None = None) -> Iterator[Grey]:
         """Grey pictures `[h, w]` of the frames, scaled down if they are large."""
+        scale = LONGEST / max(self.size)
+        size = [max(1, round(side * scale)) for side in self.size] if scale < 1.0 else None
         for frame in islice(self.frames(), most):
-            scale = LONGEST / max(self.size)
-            picture = frame[None]
-            if scale < 1.0:
-                size = [max(1, round(side * scale)) for side in self.size]
-                picture = F.interpolate(picture, size=size, mode="area")
             if advance is not None:
                 advance()
-            yield np.ascontiguousarray(grey_pictures(picture)[0])
+            yield _grey(frame, size)
+
+
+def _grey(frame: Tensor, size: list[int] | None) -> Grey:
+    """The grey picture `[h, w]` of a frame `[3, H, W]`, of a size if one is given, each side at least `MIN_SIDE`."""
+    import cv2
+
+    # Decoded frames hold their colours side by side: this runs through them once, and is four times as fast as adding
+    # up the colours.
+    grey = cv2.cvtColor(np.ascontiguousarray(frame.permute(1, 2, 0).numpy()), cv2.COLOR_RGB2GRAY)
+    if size is not None:
+        grey = F.interpolate(torch.from_numpy(grey)[None, None], size=size, mode="area")[0, 0].numpy()
+    picture = np.rint(np.clip(255.0 * grey, 0.0, 255.0)).astype(np.uint8)
+    missing = [(0, max(0, MIN_SIDE - side)) for side in picture.shape]
+    return np.pad(picture, missing, mode="edge") if any(after for _, after in missing) else picture
 
 
 def open_clip(path: Path, fps: float | None = None) -> ClipSource:
