@@ -63,6 +63,7 @@ def main() -> None:
     width, height = (int(side) for side in options.size.split("x"))
     names = options.fusions.split(",")
     fusions = {name: load_fusion(name) for name in names}
+    flow = load_flow(options.flow)
     scores: dict[tuple[str, str], list[float]] = {}
     for title in FIXED_SETS:
         for sequence in index_data(prepare_set(title, options.scenes, size=(height, width)), "sim")[: options.scenes]:
@@ -70,7 +71,7 @@ def main() -> None:
             frames = torch.stack([each.rolling for each in loaded])
             for case in CASES:
                 for name, fusion in fusions.items():
-                    found = corrected(frames, sequence.readout, fusion, load_flow(options.flow), case)
+                    found = corrected(frames, sequence.readout, fusion, flow, case)
                     each = [float(psnr(found[k], loaded[k].truths["middle"])) for k in (2, 3, 4)]
                     scores.setdefault((case, name), []).extend(each)
         print(f"{title} done", flush=True)

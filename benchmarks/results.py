@@ -88,13 +88,11 @@ def stills_section(sequences: dict[str, SequenceFiles], images: Path, methods: s
         loaded = [load_frame(files, ("middle",), device=device) for files in clip.frames]
         middle = len(loaded) // 2
         truth = loaded[middle].truths["middle"]
+        frames, instant = [each.rolling for each in loaded], clip.readout.instant("middle")
+        shared = shared_flow(flow)  # found once for all methods
         cells = []
         for name in shown:
-            results = list(
-                load_method(name, shared_flow(flow))(
-                    [each.rolling for each in loaded], clip.readout, clip.readout.instant("middle")
-                )
-            )
+            results = list(load_method(name, shared)(frames, clip.readout, instant))
             frame = results[middle].frame.cpu()
             cells.append(labelled(frame, f"{title} {name} {float(psnr(frame, truth.cpu())):.1f} dB"))
         rows.append(beside([*cells, labelled(truth.cpu(), "truth")]))

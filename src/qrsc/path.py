@@ -57,7 +57,7 @@ BULGE_DOUBT = 0.01  # pull of the bulge towards 0, in the units of a measurement
 
 
 class PathEquations(NamedTuple):
-    """What a flow says about a path: its measurements, for the splines that they have to do with.
+    """What a flow says about a path: its measurements, for the splines that they have to do with, in float32.
 
     Attributes:
         first: number of the first of these splines; spline `i` has its centre at time `i / KNOTS`.
@@ -215,10 +215,9 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
     places = _hats(x, STEADY_PLACES[1]).unsqueeze(-2) * _hats(y * (width / height), STEADY_PLACES[0]).unsqueeze(-1)
     passed = (seen_there - seen).flatten(1).unsqueeze(-1)  # [B, P, 1]
     steady = torch.einsum("bpg,cd->bpcdg", passed * places.flatten(-2), torch.eye(2, dtype=x.dtype, device=x.device))
-    measured = shift.flatten(2).transpose(1, 2).flatten(1)
-    return PathEquations(
-        first + origin * KNOTS, factors, bulging, steady.flatten(3).flatten(1, 2), measured, trust.reshape(batch, -1)
-    )
+    steady, measured = steady.flatten(3).flatten(1, 2), shift.flatten(2).transpose(1, 2).flatten(1)
+    found = (factors, bulging, steady, measured, trust.reshape(batch, -1))
+    return PathEquations(first + origin * KNOTS, *(each.float() for each in found))
 
 
 @torch.no_grad()
@@ -254,8 +253,8 @@ class _Fit:
     """The equations of L flows in one.
 
     Unknown are the knots, behind them the velocities of the places, and last what the bulge is off by. Factors are
-    `[L, B, 2 P, 4 m + 2 G]`, measurements `[L, B, 2 P]`, trust `[L, B, P]`, in float32: half as much to read, and their
-    sums of products are as exact as flows are. What is solved is in float64.
+    `[L, B, 2 P, 4 m + 2 G]`, measurements `[L, B, 2 P]`, trust `[L, B, P]`. Sums of their products in float32 are as
+    exact as flows are, and there is half as much to read; what is solved is in float64.
     """
 
     def __init__(self, equations: Sequence[PathEquations], first: int, count: int) -> None:
@@ -264,12 +263,12 @@ class _Fit:
         starts = [min((each.first - first) * STATES, count * STATES - most) for each in equations]
         places = [(each.first - first) * STATES - start for each, start in zip(equations, starts, strict=True)]
         placed = list(zip(equations, places, strict=True))
-        self.bulging = torch.stack([_placed(each.bulging, place, most) for each, place in placed]).float()
+        self.bulging = torch.stack([_placed(each.bulging, place, most) for each, place in placed])
         self.factors = torch.stack(
             [torch.cat([_placed(each.factors, place, most), each.steady], -1) for each, place in placed]
-        ).float()
-        self.shift = torch.stack([each.shift for each in equations]).float()
-        self.trust = torch.stack([each.trust for each in equations]).float()
+        )
+        self.shift = torch.stack([each.shift for each in equations])
+        self.trust = torch.stack([each.trust for each in equations])
         self.knots = count * STATES
         unknowns = self.knots + equations[0].steady.shape[-1] + 1
         number = self.trust.shape[0] * self.trust.shape[2]

@@ -51,7 +51,7 @@ def bends(path: Array, filters: Array) -> Array:
     """What comes out of the filters along a path: `[N - L + 1, D]`."""
     taps = filters.shape[1]
     count = len(path) - taps + 1
-    filtered: Array = sum(filters[:, tap] * path[tap : tap + count] for tap in range(taps))  # type: ignore[assignment]
+    filtered: Array = np.sum([filters[:, tap] * path[tap : tap + count] for tap in range(taps)], axis=0)
     return filtered
 
 

@@ -13,13 +13,13 @@ import typer
 from qrsc.cli.studies import (
     StudyOptions,
     made_with,
+    published,
     require_free,
     settle,
     study_scores,
     study_sequences,
     table_files,
     weights_lines,
-    write_tables,
 )
 from qrsc.evaluate.studies.ablation import ablation_rows, chart_names, format_ablation, write_ablation_charts
 from qrsc.evaluate.studies.entries import Manifest
@@ -69,12 +69,14 @@ def ablate_rows(path: Path, training: Training, options: StudyOptions) -> str:
     scores = study_scores(manifest, sets, settings, quiet=options.quiet)
     rows = ablation_rows(manifest, scores)
     made = made_with(settings, sets)
-    if options.out is not None:
-        table, page = partial(format_ablation, manifest, rows), partial(_page, manifest, made)
-        write_tables(options.out, TABLE, table, page, scores)
-    if options.plots is not None:
-        write_ablation_charts(options.plots, manifest, rows, made)
-    return format_ablation(manifest, rows, options.form)
+    return published(
+        options,
+        TABLE,
+        partial(format_ablation, manifest, rows),
+        partial(_page, manifest, made),
+        scores,
+        lambda folder: write_ablation_charts(folder, manifest, rows, made),
+    )
 
 
 def _page(manifest: Manifest, made: str, table: str) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from qrsc.cli.studies import (
     StudyOptions,
     made_with,
+    published,
     require_free,
     settle,
     study_scores,
     study_sequences,
     table_files,
     weights_lines,
-    write_tables,
 )
 from qrsc.evaluate.studies.entries import Manifest
 from qrsc.evaluate.studies.generalisation import (
@@ -39,12 +39,14 @@ def generalise_checkpoints(path: Path, options: StudyOptions) -> str:
     scores = study_scores(manifest, sets, settings, quiet=options.quiet)
     rows = generalisation_rows(manifest, scores)
     made = made_with(settings, sets)
-    if options.out is not None:
-        table, page = partial(format_generalisation, manifest, rows), partial(_page, manifest, made)
-        write_tables(options.out, TABLE, table, page, scores)
-    if options.plots is not None:
-        write_heat_maps(options.plots, manifest, rows, made)
-    return format_generalisation(manifest, rows, options.form)
+    return published(
+        options,
+        TABLE,
+        partial(format_generalisation, manifest, rows),
+        partial(_page, manifest, made),
+        scores,
+        lambda folder: write_heat_maps(folder, manifest, rows, made),
+    )
 
 
 def _page(manifest: Manifest, made: str, table: str) -> str:

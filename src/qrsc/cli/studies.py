@@ -130,19 +130,30 @@ def weights_lines(variants: Iterable[Variant], told: Mapping[str, str]) -> list[
     return lines
 
 
-def write_tables(
-    out: Path, name: str, table: Callable[[TableFormat], str], page: Callable[[str], str], scores: Sequence[FrameScore]
-) -> None:
-    """Leave the `table_files` of a study in a folder.
+def published(
+    options: StudyOptions,
+    name: str,
+    table: Callable[[TableFormat], str],
+    page: Callable[[str], str],
+    scores: Sequence[FrameScore],
+    draw: Callable[[Path], list[Path]],
+) -> str:
+    """The table in the form that was asked for; the `table_files` and pictures are left where they were asked for.
 
     Args:
         table: the study's table in a form.
         page: what is written of it in Markdown.
         scores: of every frame.
+        draw: leaves the study's pictures in a folder.
     """
-    for form, suffix in FORMS.items():
-        _write_text(out / f"{name}{suffix}", page(table(form)) if form == "markdown" else table(form))
-    _write_text(out / FRAMES, frame_rows(scores))
+    if options.out is not None:
+        for form, suffix in FORMS.items():
+            text = page(table(form)) if form == "markdown" else table(form)
+            _write_text(options.out / f"{name}{suffix}", text)
+        _write_text(options.out / FRAMES, frame_rows(scores))
+    if options.plots is not None:
+        draw(options.plots)
+    return table(options.form)
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -1,7 +1,8 @@
 """Attention within windows as one Triton kernel, without gradients: a program takes one head of one window.
 
 All tokens of a window, 64 with 8 x 8, are one tile of the tensor cores, and what lies between the two products stays in
-registers. Torch's kernels are made for long sequences. In ms for three frames of 1920 x 1088 on an H200, bfloat16:
+registers. Torch's kernels are made for long sequences. In ms for three frames of 1920 x 1088 on an H200, bfloat16, this
+one in a trial form that differs in small things:
 
     windows   heads   cuDNN   FlashAttention   memory-efficient   this
     24480     2       0.80    0.95             0.54               0.17
