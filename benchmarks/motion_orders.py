@@ -34,11 +34,12 @@ import torch
 from _provenance import made_with
 from torch import Tensor
 
+from qrsc.consistency import chain_flows
 from qrsc.evaluate.charts import bar_chart
 from qrsc.evaluate.metrics import masked_psnr
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.flow.filling import settle_flow
-from qrsc.motion import chain_flows, correction_field, fit_trajectory
+from qrsc.motion import correction_field, fit_trajectory
 from qrsc.pipeline import REGULARISATION
 from qrsc.simulate import truth
 from qrsc.simulate.render import render_gs, render_rs

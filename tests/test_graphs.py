@@ -78,7 +78,7 @@ NETWORKS = [Rsa2Network(SMALL), Rsa2Network(replace(SMALL, time_grid="unit")), L
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("network", NETWORKS, ids=["rsa2", "unit", "rsa2-lite"])
 def test_replayed_frames_are_those_of_ordinary_calls(network: FusionNetwork) -> None:
-    randomise(network, 0.5)
+    randomise(network, 0.2)  # larger ones are out of range all over
     plain, fast = NetworkFusion(network, tile=128 * 2, graphs=False), NetworkFusion(network, tile=128 * 2, graphs=True)
     for size in ((48, 64), (64, 300)):  # whole, and in tiles
         for seed in range(3):

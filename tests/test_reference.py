@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc import motion, reference, warp
+from qrsc import consistency, motion, reference, warp
 from qrsc.motion import Trajectory
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import INTERPOLATIONS, Interpolation
@@ -162,7 +162,7 @@ def test_consistency_confidence(leading: tuple[int, ...]) -> None:
     flow = rand(*leading, 2, HEIGHT, WIDTH, seed=1, scale=0.7)
     reverse = -flow + rand(*leading, 2, HEIGHT, WIDTH, seed=2, scale=0.3)
     assert_twins(
-        lambda f, r: [motion.consistency_confidence(f, r)],
+        lambda f, r: [consistency.consistency_confidence(f, r)],
         lambda f, r: [reference.consistency_confidence(f, r)],
         [flow, reverse],
     )

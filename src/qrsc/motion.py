@@ -20,18 +20,14 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from qrsc.consistency import MAX_FLOW, longest
 from qrsc.timing import Readout
-from qrsc.warp import pixel_grid, sample
 
 ORDERS = {"linear": 1, "quadratic": 2, "cubic": 3}
 
 # Two exposures closer than this (in frame intervals; neighbours are about 1 apart) say nothing about the motion
 # between them: a point would have to move by more than 99 % of the scanned length to be exposed so soon again.
 MIN_TIME = 1e-2
-# A longer flow, in pixels, is no measurement but an overflow in the making, and is treated like NaN.
-MAX_FLOW = 1e5
-# Flows without any support keep this much weight, so that a pixel trusted on neither side still moves with its flows.
-MIN_CONFIDENCE = 1e-3
 
 Step = TypeVar("Step", int, float)
 
@@ -196,67 +192,6 @@ def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame
     return trajectory.displacement_at(frame_offset + tau - exposed)
 
 
-def consistency_confidence(flow: Tensor, reverse_flow: Tensor) -> Tensor:
-    """Trust in a flow from whether the reverse flow leads back.
-
-    Following the flow and then the reverse flow should return to the start. The confidence is `exp(-e^2 / s^2)` for a
-    gap of `e` pixels, with a tolerance `s^2 = 0.25 + 0.01 (|flow|^2 + |reverse|^2)`: half a pixel for small motion,
-    growing with it. A point that leaves the frame was not seen by the reverse flow and gets the least confidence.
-
-    Args:
-        flow: `[..., 2, H, W]`, from this frame to the other, on this frame's pixels.
-        reverse_flow: `[..., 2, H, W]`, from the other frame to this one, on the other frame's pixels.
-
-    Returns:
-        `[..., 1, H, W]` in [MIN_CONFIDENCE, 1].
-    """
-    # Replaced before sampling and dividing, so that no pixel gets a NaN gradient: a flow this long lands outside, and
-    # a reverse flow this long leaves a gap of ten times its tolerance.
-    flow, reverse_flow = _limited(flow), _limited(reverse_flow)
-    height, width = flow.shape[-2:]
-    landing = pixel_grid(height, width, dtype=flow.dtype, device=flow.device) + flow
-    returned, inside = sample(reverse_flow, landing)
-    gap = _squared_length(flow + returned)
-    tolerance = 0.25 + 0.01 * (_squared_length(flow) + _squared_length(returned))
-    return (torch.exp(-gap / tolerance) * inside).clamp(MIN_CONFIDENCE, 1.0)
-
-
-def _limited(flow: Tensor) -> Tensor:
-    """A flow without NaN, no longer than `MAX_FLOW`: itself, in most cases."""
-    if not torch.compiler.is_compiling() and flow.numel() > 0 and _longest(flow) <= MAX_FLOW:
-        return flow
-    return flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)
-
-
-def _squared_length(flow: Tensor) -> Tensor:
-    """`[..., 1, H, W]` of `[..., 2, H, W]`."""
-    x, y = flow.chunk(2, -3)
-    return torch.addcmul(x * x, y, y)
-
-
-def chain_flows(
-    first: Tensor, second: Tensor, first_confidence: Tensor, second_confidence: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The flow over two frames from the flows over each, and its confidence.
-
-    Args:
-        first: `[..., 2, H, W]`, from this frame to the next.
-        second: `[..., 2, H, W]`, from the next frame to the one after, on the next frame's pixels.
-        first_confidence: `[..., 1, H, W]`, on this frame's pixels.
-        second_confidence: `[..., 1, H, W]`, on the next frame's pixels.
-
-    Returns:
-        `[..., 2, H, W]` and `[..., 1, H, W]`: the product of both confidences, the least one where the point leaves
-        the frame between and the second flow is not known.
-    """
-    height, width = first.shape[-2:]
-    landing = pixel_grid(height, width, dtype=first.dtype, device=first.device) + first
-    onward, inside = sample(torch.cat([second, second_confidence], -3), landing)
-    confidence = first_confidence * onward[..., 2:, :, :]
-    confidence = torch.where(inside, confidence, torch.zeros_like(confidence)).clamp(min=MIN_CONFIDENCE)
-    return first + onward[..., :2, :, :], confidence
-
-
 def _interpolate(
     flow_prev: Tensor, flow_next: Tensor, readout: Readout, shared: SharedMotion | None = None
 ) -> Trajectory | None:
@@ -271,7 +206,7 @@ def _interpolate(
     time_next = readout.flight_time(flow_next, 1)
     determinant = time_prev * time_next * (time_next - time_prev)
     regular = time_prev.max() < -MIN_TIME and time_next.min() > MIN_TIME  # False for NaN
-    if not (regular and _longest(flow_prev) < MAX_FLOW and _longest(flow_next) < MAX_FLOW):
+    if not (regular and longest(flow_prev) < MAX_FLOW and longest(flow_next) < MAX_FLOW):
         return None
     inverse = determinant.reciprocal()
     flow_prev, flow_next = _own(flow_prev, time_prev, shared), _own(flow_next, time_next, shared)
@@ -305,7 +240,7 @@ def _fit_two(
     apart = other_time - time
     # One exposure before and one after this one, everywhere; False for NaN.
     regular = time.detach().max() < -MIN_TIME and other_time.detach().min() > MIN_TIME
-    if not (regular and _longest(flow) < MAX_FLOW and _longest(other_flow) < MAX_FLOW):
+    if not (regular and longest(flow) < MAX_FLOW and longest(other_flow) < MAX_FLOW):
         return None
     everywhere = torch.ones_like(time, dtype=torch.bool)
     trust, other_trust = (confidences.get(one, everywhere).to(flow.dtype) for one in (step, other_step))
@@ -337,11 +272,6 @@ def _fit_two(
 def _own(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> Tensor:
     """What a shared motion does not explain of a flow `[..., 2, H, W]` that took the time `[..., 1, H, W]`."""
     return flow if shared is None else flow - shared.displacement_at(time)
-
-
-def _longest(flow: Tensor) -> Tensor:
-    """The largest component of a whole flow in one pass over it; NaN if there is one."""
-    return torch.stack(torch.aminmax(flow.detach())).abs().amax()
 
 
 # --- the regression ---

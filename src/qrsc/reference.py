@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qrsc.motion import MAX_FLOW, MIN_CONFIDENCE, MIN_TIME, Trajectory
+from qrsc.consistency import MAX_FLOW, MIN_CONFIDENCE
+from qrsc.motion import MIN_TIME, Trajectory
 from qrsc.settling import MAX_LEAP
 from qrsc.timing import Readout
 from qrsc.warp import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from qrsc.consistency import consistency_confidence
 from qrsc.flow import FlowEstimator
-from qrsc.motion import consistency_confidence
 from qrsc.warp import backward_warp
 
 TRUSTED = 0.5  # least confidence of a flow that is followed

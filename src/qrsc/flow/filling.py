@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.motion import consistency_confidence
+from qrsc.consistency import consistency_confidence
 from qrsc.warp import pixel_grid
 
 POWER = 4  # of the confidence: one of 0.5 weighs a sixteenth of a full one

@@ -10,10 +10,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from qrsc.consistency import chain_flows, consistency_confidence
 from qrsc.flow import FlowEstimator, default_flow, find_flows, load_flow
 from qrsc.flow.filling import settle_flow
 from qrsc.fusion import AlignedFrames, Fusion, FusionName, load_fusion, mean_fusion
-from qrsc.motion import ORDERS, Trajectory, chain_flows, consistency_confidence, fit_trajectory
+from qrsc.motion import ORDERS, Trajectory, fit_trajectory
 from qrsc.pipeline.ahead import ahead
 from qrsc.pipeline.fields import (
     fade_unsure,
