@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc.fusion import FUSIONS, AlignedFrames, load_fusion, mean_fusion
+from qrsc.fusion import FUSIONS, AlignedFrames, CoherentFusion, coherent, load_fusion, mean_fusion
 from qrsc.fusion.mean import DISAGREEMENT, TIME_CONSTANT
 
 
@@ -69,8 +69,67 @@ def test_gradients_are_finite_where_no_frame_is_valid() -> None:
 
 
 def test_fusions_by_name() -> None:
-    assert FUSIONS == ("none", "mean", "rsa2", "rsa2-lite")
+    assert FUSIONS == ("none", "mean", "coherent", "rsa2", "rsa2-lite")
     assert load_fusion("none") is None
     assert load_fusion("mean") is mean_fusion
     with pytest.raises(ValueError, match="unknown fusion 'median'; choose one of none, mean"):
         load_fusion("median")  # type: ignore[arg-type]
+
+
+# --- coherent ---
+
+
+def noisy_frames(noise: float, count: int = 3, size: tuple[int, int] = (64, 96)) -> tuple[Tensor, AlignedFrames]:
+    """A picture with fine detail, and frames of it that differ by noise alone."""
+    generator = torch.Generator().manual_seed(1)
+    scene = 0.3 + 0.4 * torch.rand(1, 3, *size, generator=generator)
+    scene[..., : size[1] // 2] = 0.5  # half of it is flat
+    frames = scene.expand(count, -1, -1, -1) + noise * torch.randn(count, 3, *size, generator=generator)
+    return scene, aligned(frames, torch.ones(count, 1, *size, dtype=torch.bool), torch.full((count, 1, *size), 0.2))
+
+
+def distance(picture: Tensor, scene: Tensor) -> float:
+    return float((picture - scene).square().mean().sqrt())
+
+
+def test_frames_that_agree_keep_all_of_their_detail() -> None:
+    scene, frames = noisy_frames(0.0)
+    torch.testing.assert_close(load_fusion("coherent")(frames).image, scene)  # type: ignore[misc]
+
+
+def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:
+    scene, frames = noisy_frames(0.05)
+    mean, fused = mean_fusion(frames), CoherentFusion()(frames)
+    half = scene.shape[-1] // 2
+    before, after = (distance(each.image[..., : half - 8], scene[..., : half - 8]) for each in (mean, fused))
+    assert after < 0.7 * before, "noise of the flat half"
+    before, after = (distance(each.image[..., half + 8 :], scene[..., half + 8 :]) for each in (mean, fused))
+    assert after < 1.05 * before, "detail of the other"
+    # Where only the centre frame shows a place, the rest of the picture tells how noisy it is.
+    alone = frames.valid.clone()
+    alone[:, [0, 2], :, :, :half] = False
+    lonely = AlignedFrames(frames.frames, frames.correction_fields, alone, frames.time_distance, 1)
+    before = distance(mean_fusion(lonely).image[..., : half - 8], scene[..., : half - 8])
+    assert distance(CoherentFusion()(lonely).image[..., : half - 8], scene[..., : half - 8]) < 0.95 * before
+
+
+def test_how_much_is_kept_is_wieners_share() -> None:
+    generator = torch.Generator().manual_seed(2)
+    ones = torch.ones(1, 1, 64, 64)
+    detail, grain = (torch.randn(1, 3, 64, 64, generator=generator) for _ in range(2))
+    alike, noise = 0.04 * detail.square().mean() * ones.expand(1, 3, -1, -1), 0.01 * grain.square()
+    kept = coherent._kept(alike, noise, ones, torch.full((1, 1, 8, 8), 0.5))
+    signal, rest = float(alike.mean()), coherent.NOISE_PART * 0.5 * float(noise.mean())
+    assert float(kept.mean()) == pytest.approx(signal / (signal + rest), rel=0.02)
+
+
+def test_one_frame_or_none_that_overlaps_is_the_mean() -> None:
+    _, frames = noisy_frames(0.05, count=1)
+    one = AlignedFrames(frames.frames, frames.correction_fields, frames.valid, frames.time_distance, 0)
+    assert torch.equal(CoherentFusion()(one).image, mean_fusion(one).image)
+    _, frames = noisy_frames(0.05)
+    valid = torch.zeros_like(frames.valid)
+    valid[:, 0, :, :20] = valid[:, 1, :, 20:40] = True  # no pixel is seen twice, and some by none
+    apart = AlignedFrames(frames.frames, frames.correction_fields, valid, frames.time_distance, 1)
+    torch.testing.assert_close(CoherentFusion()(apart).image, mean_fusion(apart).image)
+    assert torch.equal(CoherentFusion()(apart).valid, mean_fusion(apart).valid)

@@ -216,18 +216,15 @@ def test_as_many_frames_out_as_in_and_each_flow_computed_once(count: int, motion
 
 
 @pytest.mark.parametrize(("frames", "fused"), [(3, [1, 1, 1, 1, 1]), (4, [1, 2, 2, 2, 2]), (5, [2, 3, 3, 3, 2])])
-def test_the_inner_frames_of_the_window_are_fused(
-    frames: int, fused: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_inner_frames_of_the_window_are_fused(frames: int, fused: list[int]) -> None:
     seen: list[AlignedFrames] = []
 
     def spy(aligned: AlignedFrames) -> Warped:
         seen.append(aligned)
         return mean_fusion(aligned)
 
-    monkeypatch.setattr("qrsc.fusion.mean_fusion", spy)
     clip = rand(5, 3, 4, 4)
-    Corrector(Readout(0.5), frames=frames, flow=Still())(clip)
+    Corrector(Readout(0.5), frames=frames, fusion=spy, flow=Still())(clip)
     assert [aligned.frames.shape[1] for aligned in seen] == fused
     for index, aligned in enumerate(seen):
         torch.testing.assert_close(aligned.frames[0, aligned.centre], clip[index], rtol=0.0, atol=1e-6)

@@ -89,7 +89,7 @@ def test_a_fusion_may_be_a_function() -> None:
         seen.append(aligned.frames.shape[1])
         return mean_fusion(aligned)
 
-    expected = Corrector(Readout(0.5), flow=Told(1.0))(clip)
+    expected = Corrector(Readout(0.5), flow=Told(1.0), fusion="mean")(clip)
     torch.testing.assert_close(Corrector(Readout(0.5), flow=Told(1.0), fusion=own)(clip), expected)
     assert seen == [2, 3, 3, 3, 2]
 
@@ -104,4 +104,7 @@ def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
     chosen = [
         Corrector(Readout(0.5), fusion=Sharp(), interpolation=asked).interpolation for asked in (None, "bilinear")
     ]
-    assert [*chosen, Corrector(Readout(0.5)).interpolation] == ["bicubic", "bilinear", "bilinear"]
+    assert chosen == ["bicubic", "bilinear"]
+    assert Corrector(Readout(0.5), fusion="mean").interpolation == "bilinear"
+    assert Corrector(Readout(0.5), fusion="coherent").interpolation == "bicubic"
+    assert Corrector(Readout(0.5), fusion="coherent", frames=3).interpolation == "bilinear", "each frame is alone"

@@ -142,7 +142,7 @@ def choose_device(name: str) -> torch.device:
 class Preset:
     """What `--fast`, `--best` or neither stand for; options given beside them come first."""
 
-    fusion: FusionName = "mean"
+    fusion: FusionName = "coherent"
     flow: str | None = None
     field_scale: float = 0.5
 

@@ -64,6 +64,7 @@ METHODS: dict[str, Callable[[SharedFlow], Method]] = {
     "multi-qrs": _corrector(motion="quadratic", fusion="mean"),
     "multi-cubic": _corrector(motion="cubic", fusion="mean"),
     "multi-path": _corrector(motion="path", fusion="mean"),
+    "coherent": _corrector(motion="path", fusion="coherent"),
     "rsa2": _corrector(motion="path", fusion="rsa2"),
     "rsa2-lite": _corrector(motion="path", fusion="rsa2-lite"),
     "qrs-negate": _corrector(motion="quadratic", fusion="none", warp="negate"),

@@ -6,27 +6,29 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from qrsc.fusion.aligned import AlignedFrames
+from qrsc.fusion.coherent import CoherentFusion
 from qrsc.fusion.mean import mean_fusion
 from qrsc.warp import Warped
 from qrsc.weights import shipped_weights
 
-__all__ = ["FUSIONS", "AlignedFrames", "Fusion", "FusionName", "load_fusion", "mean_fusion"]
+__all__ = ["FUSIONS", "AlignedFrames", "CoherentFusion", "Fusion", "FusionName", "load_fusion", "mean_fusion"]
 
 Fusion = Callable[[AlignedFrames], Warped]
-FusionName = Literal["none", "mean", "rsa2", "rsa2-lite"]
+FusionName = Literal["none", "mean", "coherent", "rsa2", "rsa2-lite"]
 
 _NAMES: tuple[FusionName, ...] = get_args(FusionName)
 # Those that can be used: a network is there once its weights come with the package.
 FUSIONS: tuple[FusionName, ...] = tuple(
-    name for name in _NAMES if name in ("none", "mean") or name in shipped_weights()
+    name for name in _NAMES if name in ("none", "mean", "coherent") or name in shipped_weights()
 )
 
 
 def load_fusion(name: FusionName) -> Fusion | None:
     """A fusion by name.
 
-    `none` is None: each frame is corrected from itself alone. `mean` needs no network; `rsa2` is the paper's, with the
-    package's own weights, and `rsa2-lite` its light sibling for a CPU.
+    `none` is None: each frame is corrected from itself alone. `mean` needs no network, nor does `coherent`, which keeps
+    the detail that frames agree on; `rsa2` is the paper's network, with the package's own weights, and `rsa2-lite` its
+    light sibling for a CPU.
     """
     if name not in _NAMES:
         raise ValueError(f"unknown fusion {name!r}; choose one of {', '.join(_NAMES)}.")
@@ -34,6 +36,8 @@ def load_fusion(name: FusionName) -> Fusion | None:
         return None
     if name == "mean":
         return mean_fusion
+    if name == "coherent":
+        return CoherentFusion()
     from qrsc.fusion.neural import shipped_fusion
 
     return shipped_fusion(name)

@@ -28,16 +28,27 @@ def mean_fusion(aligned: AlignedFrames) -> Warped:
     Returns:
         `[B, 3, H, W]` and `[B, 1, H, W]` bool.
     """
-    # [B, T, 1, H, W]
-    weight = torch.exp(log_weights(aligned.frames, aligned.valid, aligned.time_distance, aligned.centre))
-    weight = torch.where(aligned.valid, weight, torch.zeros_like(weight))
-    total = weight.sum(1)
+    return weighted_mean(aligned, mean_weights(aligned))
+
+
+def mean_weights(aligned: AlignedFrames, disagreement: float = DISAGREEMENT) -> Tensor:
+    """How much each frame counts, `[B, T, 1, H, W]`: adds up to 1, or is 0 where no frame shows the pixel."""
+    likely = log_weights(aligned.frames, aligned.valid, aligned.time_distance, aligned.centre, disagreement)
+    weight = torch.where(aligned.valid, torch.exp(likely), torch.zeros_like(likely))
+    total = weight.sum(1, keepdim=True)
+    return weight / torch.where(aligned.valid.any(1, keepdim=True), total, torch.ones_like(total))
+
+
+def weighted_mean(aligned: AlignedFrames, weights: Tensor) -> Warped:
+    """The frames added up by weights `[B, T, 1, H, W]`; see `mean_fusion`."""
     seen = aligned.valid.any(1)
-    mean = (weight * aligned.frames).sum(1) / torch.where(seen, total, torch.ones_like(total))
+    mean = (weights * aligned.frames).sum(1)
     return Warped(torch.where(seen, mean, aligned.frames[:, aligned.centre]), seen)
 
 
-def log_weights(frames: Tensor, valid: Tensor, time_distance: Tensor, centre: int) -> Tensor:
+def log_weights(
+    frames: Tensor, valid: Tensor, time_distance: Tensor, centre: int, disagreement: float = DISAGREEMENT
+) -> Tensor:
     """Logarithms of the weights of valid pixels, by closeness in time and likeness to the centre frame.
 
     Args:
@@ -45,11 +56,12 @@ def log_weights(frames: Tensor, valid: Tensor, time_distance: Tensor, centre: in
         valid: `[B, T, 1, H, W]`, bool; a pixel that the centre does not show can be unlike anything.
         time_distance: `[B, T, 1, H, W]`.
         centre: which of the T frames is the centre one.
+        disagreement: see `DISAGREEMENT`.
 
     Returns:
         `[B, T, 1, H, W]`, 0 or less.
     """
     squared = (frames - frames[:, centre, None]).square().mean(2)  # [B, T, H, W]
     around = F.avg_pool2d(squared, WINDOW, 1, WINDOW // 2, count_include_pad=False).unsqueeze(2)
-    unlike = torch.where(valid[:, centre, None], around / DISAGREEMENT**2, torch.zeros_like(around))
+    unlike = torch.where(valid[:, centre, None], around / disagreement**2, torch.zeros_like(around))
     return -time_distance / TIME_CONSTANT - unlike

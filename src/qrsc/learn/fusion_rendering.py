@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from qrsc.learn.fusion_samples import FusionSamples, join_samples
 from qrsc.learn.rendering import LONGEST_EXPOSURE
 from qrsc.simulate.library import TextureLibrary
 from qrsc.simulate.render import render_gs, render_rs
+from qrsc.simulate.sensor import Sensor, apply_sensor, sample_sensor
 from qrsc.simulate.surfaces import Scene
 from qrsc.simulate.truth import distortion_field, rs_flow
 from qrsc.simulate.worlds import sample_scenes
@@ -47,9 +48,11 @@ MIDDLE_SHARE = 0.75  # ask for the middle row, the others for any instant of the
 GAMMA_OFF_SHARE = 0.2
 GAMMA_ERROR = 0.02  # standard deviation of what gamma is off by, relative
 BLURRED_SHARE = 0.08  # each costs as much as five others
-# Standard deviation of the noisiest frames' values. Real frames have noise: there, sharper sampling, worth 0.7 dB on
-# simulated clips without any, costs 0.15 to 0.5 dB. The network has to tell which is which.
-NOISE = 0.025
+# Real frames are softer, have noise and were compressed: there, sharper sampling, worth 0.7 dB on simulated clips that
+# are as rendered, costs 0.15 to 0.5 dB. The network has to tell which is which.
+CAMERA_SHARE = 0.5  # of the calls go through lens, sensor and compression
+CAMERA_EFFECTS = ("blur", "noise", "compression")
+NOISE = 0.025  # standard deviation of the noisiest values of the others
 MISPLACED = 3.0  # pixels, by which boundaries of the motion are typically displaced in the worst of true flows
 
 
@@ -64,6 +67,10 @@ class WorldSamples:
         scenes: worlds a call.
         frames: consecutive frames of each, 5 or more; a call gives `scenes (frames - 4)` samples of three frames.
         speed: factor on the usual image speeds.
+        styles: part of the calls that move in each of `qrsc.simulate.styles.STYLES`.
+        speeds: from and to how many per cent of the width per frame, evenly in the logarithm.
+        gammas: from and to which readout, evenly.
+        camera: part of the calls whose frames go through lens, sensor and compression.
         motion: what frames are brought to the instant by; see `Alignment`.
         interpolation: of the frames.
         progress: how much of the training is done; not used, but set by training.
@@ -75,6 +82,10 @@ class WorldSamples:
     scenes: int = 8
     frames: int = 7
     speed: float = 1.0
+    styles: Mapping[str, float] = field(default_factory=lambda: STYLE_SHARES)
+    speeds: tuple[float, float] = SPEEDS
+    gammas: tuple[float, float] = GAMMAS
+    camera: float = CAMERA_SHARE
     motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bilinear"
     progress: Callable[[], float] = lambda: 1.0
@@ -88,18 +99,24 @@ class WorldSamples:
         """New samples."""
         rand = dict(zip(_DRAWN, torch.rand(len(_DRAWN), generator=generator).tolist(), strict=True))
         normal = float(torch.randn((), generator=generator))
-        readout = Readout(GAMMAS[0] + (GAMMAS[1] - GAMMAS[0]) * rand["gamma"], SCANS[int(rand["scan"] * len(SCANS))])
+        low, high = self.gammas
+        readout = Readout(low + (high - low) * rand["gamma"], SCANS[int(rand["scan"] * len(SCANS))])
         tau = readout.gamma * (0.5 if rand["middle"] < MIDDLE_SHARE else rand["tau"])
         exposure = LONGEST_EXPOSURE * rand["exposure"] if rand["blur"] < BLURRED_SHARE else 0.0
-        speed = self.speed * _speeds(self.scenes, self.size[1], generator)
-        style = _chosen(STYLE_SHARES, rand["style"])
+        speed = self.speed * _speeds(self.scenes, self.size[1], self.speeds, generator)
+        style = _chosen(self.styles, rand["style"])
         scene = sample_scenes(
             self.scenes, self.size, style, generator, textures=self.textures, frames=self.frames, speed=speed
         ).scene
         frames = torch.stack(
             [render_rs(scene, readout, k, exposure=exposure, exposures=5) for k in range(self.frames)], 1
         )
-        frames = _as_recorded(frames, NOISE * rand["noise"] ** 2, generator)
+        camera = sample_sensor(self.scenes, self.frames, generator, effects=CAMERA_EFFECTS)
+        if rand["camera"] < self.camera:
+            frames = _in_bytes(apply_sensor(frames, camera, generator))
+        else:
+            camera = Sensor()
+            frames = _in_bytes(_noisy(frames, NOISE * rand["noise"] ** 2, generator))
         flows: list[ConfidentFlows] = []
         if self.motion == "none":
             pass  # nothing is moved
@@ -121,7 +138,7 @@ class WorldSamples:
                     aligned.valid,
                     aligned.time_distance,
                     torch.full((self.scenes,), taken.gamma, device=frames.device),
-                    render_gs(scene, centre + tau, exposure=exposure, exposures=5),
+                    _through_lens(render_gs(scene, centre + tau, exposure=exposure, exposures=5), camera, generator),
                     distortion_field(scene, readout, centre, centre + tau)[1],
                 )
             )
@@ -141,12 +158,13 @@ _DRAWN = (
     "short",
     "side",
     "style",
+    "camera",
 )
 
 
-def _speeds(batch: int, width: int, generator: torch.Generator) -> Tensor:
-    """Typical image speeds in pixels per frame: `[B]`."""
-    low, high = (math.log(0.01 * width * share) for share in SPEEDS)
+def _speeds(batch: int, width: int, shares: tuple[float, float], generator: torch.Generator) -> Tensor:
+    """Typical image speeds in pixels per frame, from and to so many per cent of the width: `[B]`."""
+    low, high = (math.log(0.01 * width * share) for share in shares)
     return torch.exp(low + (high - low) * torch.rand(batch, generator=generator, dtype=torch.float64))
 
 
@@ -170,12 +188,20 @@ def _ends(centre: int, short: float, side: float) -> list[tuple[int, int]]:
     return missing
 
 
-def _as_recorded(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:
-    """Frames `[B, N, 3, H, W]` with noise, in 8 bits."""
+def _noisy(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Frames `[B, N, 3, H, W]` with noise that grows with the square root of the light."""
     seed = int(torch.randint(2**31, (), generator=generator))
     grain = torch.randn(frames.shape, generator=torch.Generator(frames.device).manual_seed(seed), device=frames.device)
-    noisy = frames + noise * (0.3 + frames.clamp_min(0.0).sqrt()) * grain
-    return (noisy.clamp(0.0, 1.0) * 255.0).round() / 255.0
+    return frames + noise * (0.3 + frames.clamp_min(0.0).sqrt()) * grain
+
+
+def _in_bytes(frames: Tensor) -> Tensor:
+    return (frames.clamp(0.0, 1.0) * 255.0).round() / 255.0
+
+
+def _through_lens(picture: Tensor, camera: Sensor, generator: torch.Generator) -> Tensor:
+    """The truth `[B, 3, H, W]` as sharp as the camera's lens, without its noise and compression."""
+    return picture if camera.blur is None else apply_sensor(picture[:, None], Sensor(blur=camera.blur), generator)[:, 0]
 
 
 def _true_flows(scene: Scene, readout: Readout, count: int, generator: torch.Generator) -> list[ConfidentFlows]:

@@ -16,7 +16,7 @@ from qrsc.learn.fusion_samples import FusionSamples, SamplePool
 
 # How often a batch shows only some of its three frames, as at the ends of a clip: little is to be learned from them
 # that three do not teach.
-FEWER_SHARES: tuple[tuple[slice, float], ...] = ((slice(0, 2), 0.08), (slice(1, 3), 0.08), (slice(1, 2), 0.02))
+FEWER_SHARES: tuple[tuple[slice, float], ...] = ((slice(0, 2), 0.14), (slice(1, 3), 0.14), (slice(1, 2), 0.04))
 
 
 class StepSchedule(Schedule):

@@ -13,7 +13,7 @@ from torch import Tensor
 from qrsc.consistency import chain_flows, consistency_confidence
 from qrsc.flow import FlowEstimator, default_flow, find_flows, load_flow
 from qrsc.flow.filling import settle_flow
-from qrsc.fusion import AlignedFrames, Fusion, FusionName, load_fusion, mean_fusion
+from qrsc.fusion import AlignedFrames, CoherentFusion, Fusion, FusionName, load_fusion, mean_fusion
 from qrsc.motion import ORDERS, Trajectory, fit_trajectory
 from qrsc.pipeline.ahead import ahead
 from qrsc.pipeline.fields import (
@@ -66,13 +66,14 @@ class Corrector:
         motion: of each pixel, `linear` (order 1), `quadratic` (2) or `cubic` (3, from the flows to two frames on either
             side); the first and the last frame of a clip have one neighbour and are linear. `path` finds the camera's
             path through 7 frames first, and a quadratic motion for what it does not explain (see `qrsc.path`).
-        fusion: `mean` merges neighbouring frames corrected to the same instant; `none` uses each frame alone. Or the
-            name of a network with shipped weights, or a function of `qrsc.fusion.AlignedFrames`.
+        fusion: `mean` merges neighbouring frames corrected to the same instant, `coherent` also keeps the detail that
+            they agree on and drops noise; `none` uses each frame alone. Or the name of a network with shipped weights,
+            or a function of `qrsc.fusion.AlignedFrames`.
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
         flow: an estimator or its name; None is what suits the device, see `qrsc.flow.default_flow`.
         frames: 3, 4 or 5 frames are looked at for each output; the inner 1, 2 or 3 of them are fused.
         interpolation: `bilinear`, or `bicubic` (sharper; on noisy frames with imperfect flow about 0.3 dB behind); None
-            is what the fusion was trained with, and bilinear if it was not.
+            is what the fusion is made for, and bilinear if it does not say.
         regularisation: pull of the acceleration towards zero.
         strength: 1 corrects wholly; 0.5 gives what a camera with half the readout time would have seen; 0 nothing.
         border: what the frame does not show is taken from neighbours (`fill`), or repeats its edge (`repeat`).
@@ -93,7 +94,7 @@ class Corrector:
         *,
         tau: float | None = None,
         motion: MotionName = "path",
-        fusion: FusionName | Fusion = "mean",
+        fusion: FusionName | Fusion = "coherent",
         warp: WarpMethod = "invert",
         flow: FlowEstimator | str | None = None,
         frames: int = 5,
@@ -141,8 +142,10 @@ class Corrector:
         self._order = MOTION_ORDERS[motion]
         self._path = motion == "path"
         self._fusion = load_fusion(fusion) if isinstance(fusion, str) else fusion
-        trained: Interpolation = getattr(self._fusion, "interpolation", "bilinear")
-        self.interpolation = trained if interpolation is None else interpolation
+        # With one frame there is nothing to agree on, and nothing that takes the noise of sharp sampling away.
+        alone = frames == 3 and isinstance(self._fusion, CoherentFusion)
+        made_for: Interpolation = "bilinear" if alone else getattr(self._fusion, "interpolation", "bilinear")
+        self.interpolation = made_for if interpolation is None else interpolation
         self._flow = load_flow(flow) if isinstance(flow, str) else flow
         fused = frames - 2 if self._fusion is not None else 1
         self._behind = fused // 2
@@ -326,7 +329,9 @@ class Corrector:
             nearest = index if 2 * step <= instants else index + 1
             near = [index, index + 1] if self._fusion is not None else [nearest]
             instant = self.tau + moment.time + passed - window[nearest].time
-            result = self._rendered(window, near, nearest, instant, mean_fusion)
+            # Networks are trained for instants at which frames are read, and do not know those between.
+            fusion = self._fusion if isinstance(self._fusion, CoherentFusion) else mean_fusion
+            result = self._rendered(window, near, nearest, instant, fusion)
             yield moment.time + passed, replace(result, after_cut=moment.after_cut and step == 0)
 
     def _rendered(

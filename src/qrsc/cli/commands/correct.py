@@ -91,7 +91,8 @@ def correct(
     ] = False,
     motion: MotionGiven = "path",
     fusion: Annotated[
-        FusionOption | None, typer.Option(metavar="NAME", show_default=False, help="none, mean*, rsa2-lite or rsa2.")
+        FusionOption | None,
+        typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent*, rsa2-lite or rsa2."),
     ] = None,
     flow: FlowGiven = None,
     warp: Annotated[
