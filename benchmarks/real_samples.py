@@ -30,6 +30,7 @@ METHODS = {
     "negate": {"fusion": "none", "warp": "negate"},
     "invert": {"fusion": "none", "warp": "invert"},
     "invert+mean": {"fusion": "mean", "warp": "invert"},
+    "invert+coherent": {"fusion": "coherent", "warp": "invert"},
 }
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from qrsc.flow.certainty import confidence, negative_log_likelihood
 from qrsc.flow.network import FlowNetwork, NetworkSize, parameter_count
-from qrsc.flow.neural import NeuralFlow
+from qrsc.flow.neural import GPU_PIXELS, PROCESSOR_PIXELS, NeuralFlow, suitable_scale
 from qrsc.flow.update import Upsampler
 
 TINY = NetworkSize(
@@ -88,6 +88,13 @@ def test_reduced_size_gives_flows_in_pixels_of_the_frame(network: FlowNetwork) -
     half = NeuralFlow(network, scale=0.5)(first, second).forward
     expected = 2.0 * F.interpolate(NeuralFlow(network)(*reduced).forward, size=(128, 160), mode="bilinear")
     torch.testing.assert_close(half, expected)
+
+
+def test_large_frames_are_reduced_on_a_processor_unless_it_shall_be_thorough() -> None:
+    large, huge = torch.empty(1, 3, 480, 640), torch.empty(1, 3, 2160, 3840)
+    assert suitable_scale(large) == pytest.approx((PROCESSOR_PIXELS / (480 * 640)) ** 0.5)
+    assert suitable_scale(large, thorough=True) == 1.0
+    assert suitable_scale(huge, thorough=True) == pytest.approx((GPU_PIXELS / (2160 * 3840)) ** 0.5)
 
 
 def test_wrong_input_is_refused(network: FlowNetwork) -> None:

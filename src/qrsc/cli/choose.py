@@ -148,15 +148,15 @@ class Preset:
 
 
 def choose_preset(fast: bool, best: bool) -> Preset:
-    """`fast`: flow by a search, each frame from itself, fields at a quarter of the size. `best`: fields at full size,
-    and a search behind the flow network on any device."""
+    """`fast`: flow by a search, each frame from itself, fields at a quarter of the size. `best`: flow and fields at full
+    size, and a search behind the flow network on any device."""
     if fast and best:
         raise ValueError("choose one of --fast and --best.")
     # DIS searches at half size itself, and motion is smooth: on all samples with a truth, fields of half and of quarter
     # size come within 0.05 dB of full ones (Fastec-RS 28.65, 28.66, 28.64; BS-RSC 33.67, 33.67, 33.67).
     if fast:
         return Preset(fusion="none", flow="dis", field_scale=0.25)
-    return Preset(flow="raft-rs+dis", field_scale=1.0) if best else Preset()
+    return Preset(flow="raft-rs-full+dis", field_scale=1.0) if best else Preset()
 
 
 def choose_scale(scale: float | None, size: tuple[int, int]) -> float:

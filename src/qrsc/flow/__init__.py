@@ -32,6 +32,7 @@ _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
     "dis-ultrafast": lambda: DisFlow("ultrafast"),
     "raft-rs": lambda: shipped_flow("raft-rs"),
     "raft-rs+dis": lambda: RefinedFlow(shipped_flow("raft-rs")),
+    "raft-rs-full+dis": lambda: RefinedFlow(shipped_flow("raft-rs", thorough=True)),
 }
 
 FLOWS: tuple[str, ...] = tuple(_ESTIMATORS)
@@ -57,7 +58,8 @@ def load_flow(name: str) -> FlowEstimator:
     """A flow estimator by name.
 
     - `dis` is OpenCV's Dense Inverse Search (medium preset), with `dis-fast` and `dis-ultrafast`;
-    - `raft-rs` is the flow network with the package's own weights, and `raft-rs+dis` the same refined by a search;
+    - `raft-rs` is the flow network with the package's own weights, and `raft-rs+dis` the same refined by a search; on a
+      processor the network works at a reduced size, with `raft-rs-full+dis` at the one that a GPU works at;
     - `FILE.safetensors` is the flow network with weights from a file;
     - `FILE.npz`, or a folder, holds flows that were computed before; see `qrsc.flow.precomputed`;
     - `torchvision:raft_large`, `torchvision:raft_small@C_T_V2`, `ptlflow:gma@things`, ... are networks of these

@@ -97,15 +97,12 @@ def _kept(alike: Tensor, noise: Tensor, overlap: Tensor, left: Tensor) -> Tensor
         left: `[B, 1, h, w]`, the part of the noise that the mean has left, in cells.
     """
     whole = overlap.mean((-2, -1), keepdim=True)
-    measured = whole > 0
-    divisor = torch.where(measured, whole, 1.0)
-    overall = [value.mean((-2, -1), keepdim=True) / divisor for value in (alike, noise)]
+    divisor = torch.where(whole > 0, whole, 1.0)
+    alike_overall, noise_overall = (value.mean((-2, -1), keepdim=True) / divisor for value in (alike, noise))
     divisor = _by_cell(overlap) + LEAST_OVERLAP
-    within = [
-        (_by_cell(value) + LEAST_OVERLAP * everywhere) / divisor
-        for value, everywhere in zip((alike, noise), overall, strict=True)
-    ]
-    cells = 0.5 * (_wiener(*overall, left) + _wiener(*within, left))
+    alike_within = (_by_cell(alike) + LEAST_OVERLAP * alike_overall) / divisor
+    noise_within = (_by_cell(noise) + LEAST_OVERLAP * noise_overall) / divisor
+    cells = 0.5 * (_wiener(alike_overall, noise_overall, left) + _wiener(alike_within, noise_within, left))
     return F.interpolate(cells, size=alike.shape[-2:], mode="bilinear")
 
 
