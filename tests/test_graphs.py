@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from qrsc import graphs
+from qrsc.flow import neural
 from qrsc.flow.neural import NeuralFlow, load_network
 from qrsc.fusion import AlignedFrames
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
@@ -113,3 +115,36 @@ def test_replayed_flows_are_those_of_ordinary_calls(scale: float) -> None:
         expected, found = (flow.confident(first, first.roll(3, -1)) for flow in (plain, fast))
         torch.testing.assert_close(found.flows.forward, expected.flows.forward)
         torch.testing.assert_close(found.backward_confidence, expected.backward_confidence)
+
+
+def test_flows_are_recorded_in_the_main_thread_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert neural._in_main_thread()
+    with ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(neural._in_main_thread).result()
+    network = load_network("raft-rs")
+    asked: list[str] = []
+
+    def record(self: Graphs, function: Callable[..., Tensor], key: str, *inputs: Tensor) -> Tensor:
+        asked.append(key)
+        return function(*inputs)
+
+    monkeypatch.setattr(Graphs, "__call__", record)
+    # A pair that says it is on a GPU: what is asked is whether its work would be recorded.
+    pair = torch.rand(1, 3, 64, 64).as_subclass(OnGpu), torch.rand(1, 3, 64, 64).as_subclass(OnGpu)
+    cases: list[tuple[bool | None, bool, int]] = [(None, False, 1), (None, True, 0), (True, True, 1), (False, False, 0)]
+    for recording, threaded, recorded in cases:
+        flow = NeuralFlow(network, graphs=recording)
+        flow._found = lambda first, second: torch.zeros(2, 3, 64, 64)  # type: ignore[method-assign]
+        asked.clear()
+        if threaded:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(flow.confident, *pair).result()
+        else:
+            flow.confident(*pair)
+        assert len(asked) == recorded, (recording, threaded)
+
+
+class OnGpu(torch.Tensor):
+    """A tensor on the processor that says otherwise."""
+
+    is_cuda = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class NeuralFlow:
             `qrsc.flow.filling`.
         compiled: let `torch.compile` make the network faster; the first pair of each size then takes a minute.
         graphs: on a CUDA device, record the work of each size at its second pair and replay it; see `Graphs`. At
-            640 x 480 an H200 then takes 11.5 ms for both flows, where launching 2,100 kernels takes 38 to 59.
+            640 x 480 an H200 then takes 11.5 ms for both flows, where launching 2,100 kernels takes 38 to 59. None does
+            so in the main thread: how a recording gets on with work that other threads send has not been tried.
         thorough: work on a processor, too, at the size that suits a GPU; takes about four times as long.
     """
 
@@ -54,7 +56,7 @@ class NeuralFlow:
         halved: bool = True,
         filled: bool = False,
         compiled: bool = False,
-        graphs: bool = False,
+        graphs: bool | None = None,
         thorough: bool = False,
     ) -> None:
         if scale is not None and not 0.0 < scale <= 1.0:
@@ -67,7 +69,8 @@ class NeuralFlow:
         self.thorough = thorough
         self._rough = torch.compile(self.network.rough) if compiled else self.network.rough
         self._forward = torch.compile(self.network) if compiled else self.network
-        self._graphs = Graphs() if graphs else None
+        self._graphs = Graphs() if graphs is not False else None
+        self._in_any_thread = graphs is True
         self._device: torch.device | None = None
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
@@ -82,7 +85,7 @@ class NeuralFlow:
             self.network.to(first.device)
             if self._graphs is not None:
                 self._graphs.clear()
-        if self._graphs is not None and first.is_cuda:
+        if self._graphs is not None and first.is_cuda and (self._in_any_thread or _in_main_thread()):
             found = self._graphs(self._found, "flows", first, second)
         else:
             found = self._found(first, second)
@@ -152,6 +155,10 @@ def network_size(described: dict[str, Any]) -> NetworkSize:
 def shipped_flow(name: str, *, thorough: bool = False) -> NeuralFlow:
     """The flow of a network with weights of the package, filled."""
     return NeuralFlow(load_network(name), filled=True, thorough=thorough)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _prepared(frames: Tensor, size: tuple[int, int]) -> Tensor:
