@@ -48,7 +48,7 @@ def main() -> None:
     width, height = (int(side) for side in options.size.split("x"))
     frames = torch.rand(2, 3, height, width, generator=torch.Generator().manual_seed(0)).to(options.device)
     network = load_network("raft-rs")
-    plain = NeuralFlow(network, filled=True)
+    plain = NeuralFlow(network, filled=True, graphs=False)
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(
         f"{name}, {options.size}, scale {suitable_scale(frames):.2f}, {parameter_count(network) / 1e6:.2f} M parameters"
@@ -61,7 +61,7 @@ def main() -> None:
         recorded = NeuralFlow(network, filled=True, graphs=True)
         print(f"raft-rs, recorded: {milliseconds(recorded, frames, options.repeats):.2f} ms", flush=True)
     if options.compile:
-        compiled = NeuralFlow(network, filled=True, compiled=True)
+        compiled = NeuralFlow(network, filled=True, compiled=True, graphs=False)
         print(f"raft-rs, compiled: {milliseconds(compiled, frames, options.repeats):.2f} ms", flush=True)
     if options.device == "cuda":
         print(f"peak memory: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
