@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from qrsc.calibrate.camera import fit_camera
+from qrsc.calibrate.camera import _valley, fit_camera
 from qrsc.calibrate.cells import GRID
 from qrsc.calibrate.motions import ClipMotions
 from qrsc.calibrate.rigid import RigidModel
@@ -74,3 +76,28 @@ def test_half_of_a_clip_is_less_sure_than_the_whole() -> None:
     place, shift, weight = (part[: PAIRS // 2] for part in (motions.place, motions.shift, motions.weight))
     half = ClipMotions(place, shift, weight, motions.size)
     assert fit_camera(RigidModel(half), 0.6)[1] > fit_camera(RigidModel(motions), 0.6)[1]
+
+
+def test_sides_of_the_picture_that_disagree_make_gamma_doubtful() -> None:
+    left, right = walked(0.5, 5), walked(0.8, 5)
+    cells = left.shift.reshape(PAIRS, *GRID, 2).copy()
+    cells[:, :, 8:] = right.shift.reshape(PAIRS, *GRID, 2)[:, :, 8:]
+    both = ClipMotions(left.place, cells.reshape(left.shift.shape), left.weight, left.size)
+    _, doubt = fit_camera(RigidModel(both), 0.6)
+    assert doubt > 2.0 * fit_camera(RigidModel(left), 0.6)[1]
+
+
+def test_an_uneven_valley_has_its_bottom_where_all_of_it_says() -> None:
+    gammas = 0.5 + 0.02 * np.arange(-6, 7)
+    even = {gamma: 900.0 + 5000.0 * (gamma - 0.53) ** 2 for gamma in gammas.tolist()}
+    lowest, width = _valley(even)
+    assert lowest == pytest.approx(0.53)
+    assert width == pytest.approx(1.0 / math.sqrt(5000.0))
+    uneven = {gamma: height + 2.0 * (-1) ** step for step, (gamma, height) in enumerate(even.items())}
+    moved, wider = _valley(uneven)
+    assert moved == pytest.approx(0.53, abs=0.005)
+    assert wider > width
+
+
+def test_a_ridge_has_no_bottom() -> None:
+    assert _valley({0.4: 1.0, 0.44: 2.0, 0.48: 1.5}) == (0.4, math.inf)

@@ -19,7 +19,7 @@ def test_the_readout_of_a_shaken_clip_is_found(shaken: Shaken, gamma: float) -> 
     assert found.scan == "top-down"
     assert found.gamma == pytest.approx(gamma, abs=0.02)  # measured: 0.015 and 0.006
     assert found.low <= gamma <= found.high
-    assert found.half_width < 0.06
+    assert found.half_width < 0.05
 
 
 def test_every_scan_is_told_apart(shaken: Shaken) -> None:
@@ -64,6 +64,24 @@ def test_a_global_shutter_is_recognised(shaken: Shaken) -> None:
     found = estimate_readout(shaken(0.0, seed=5))
     assert found.is_global
     assert found.gamma < 0.04
+
+
+@pytest.mark.parametrize(
+    ("gamma", "low", "high", "expected"),
+    [
+        (0.03, 0.0, 0.06, True),
+        (0.052, 0.017, 0.088, True),  # 0 is as good a guess, and a tenth of a frame is the most it could be
+        (0.052, 0.041, 0.063, False),
+        (0.08, 0.03, 0.13, False),
+    ],
+)
+def test_an_interval_that_cannot_be_told_from_0_is_a_global_shutter(
+    shaken: Shaken, gamma: float, low: float, high: float, expected: bool
+) -> None:
+    found = estimate_readout(shaken(0.6, pairs=5))
+    assert not found.is_global  # the clip is too short
+    assert replace(found, gamma=gamma, low=low, high=high, determined=True).is_global is expected
+    assert not replace(found, gamma=gamma, low=low, high=high).is_global
 
 
 @pytest.mark.parametrize(("amplitude", "drift", "word"), [(0.0, 0.0, "still"), (0.0, 9.0, "steady")])

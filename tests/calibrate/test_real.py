@@ -22,6 +22,7 @@ def test_a_clip_read_upwards_is_recognised(real_data: Path) -> None:
     assert (found.determined, found.scan) == (True, "bottom-up")
 
 
-def test_a_global_shutter_is_recognised(real_data: Path) -> None:
-    found = found_in(real_data, "global_shutter.mp4", 120)
+@pytest.mark.parametrize("frames", [60, 120])
+def test_a_global_shutter_is_recognised(real_data: Path, frames: int) -> None:
+    found = found_in(real_data, "global_shutter.mp4", frames)
     assert found.is_global, found

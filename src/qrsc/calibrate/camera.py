@@ -35,11 +35,12 @@ ROUNDS = 6
 TRIES = 6  # of a step
 APART = 0.04  # gammas whose likelihoods are compared
 FURTHEST_MOVE = 2.5 * APART
-PARTS = 12  # of the clip, whose disagreement also says how sure the estimate is
-# Neighbouring flows err alike in ways that no fit of one clip can see: in simulated clips of 59 pairs, gamma is off by
-# about this part of a cell's error, taken over how much the motion changes from frame to frame.
-SHARED = 0.25
-SHARED_PAIRS = 59
+MOVES = 8
+# Parts of the clip, and of the picture from left to right, whose disagreement also says how sure the estimate is. On 56
+# simulated clips, errors go with these and with the curvature; of the error of a cell over the change of the motion,
+# nothing is left to explain.
+PARTS = 12
+STRIPS = 4
 # Even with the largest motions and the least noise, gamma is off by about as much.
 LEAST_DOUBT = 0.008
 
@@ -86,8 +87,7 @@ def fit_camera(model: RigidModel, gamma: float) -> tuple[RigidFit, float]:
     model.expect(learned_filters(seen, model.proportions))
     fit = _settled(model, fit, 4, free=(False, True))
     likeliest, width = _likeliest(model, fit)
-    shared = SHARED * fit.error / model.change * math.sqrt(SHARED_PAIRS / model.pairs)
-    return likeliest.fit, max(LEAST_DOUBT, math.hypot(max(width, _disagreement(model, likeliest)), shared))
+    return likeliest.fit, max(LEAST_DOUBT, math.hypot(width, *_disagreements(model, likeliest)))
 
 
 def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[_Likelihood, float]:
@@ -104,7 +104,7 @@ def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[_Likelihood, float]:
         return [known[gamma] for gamma in gammas]
 
     gamma, width = fit.gamma, math.inf
-    for _ in range(8):
+    for _ in range(MOVES):
         gamma = round(float(np.clip(gamma, LEAST + APART, MOST - APART)), 6)
         low, middle, high = (one.unlikely for one in look_at([gamma - APART, gamma, gamma + APART]))
         curvature = (low - 2.0 * middle + high) / APART**2
@@ -115,7 +115,28 @@ def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[_Likelihood, float]:
         gamma += float(np.clip(move, -FURTHEST_MOVE, FURTHEST_MOVE))
         if abs(move) < 0.7 * APART:
             break
+    else:
+        gamma, width = _valley({place: one.unlikely for place, one in known.items()})
     return look_at([round(gamma, 6)])[0], width
+
+
+def _valley(unlikely: dict[float, float]) -> tuple[float, float]:
+    """The lowest place of an uneven valley, and the standard error: a parabola through all that is near its bottom.
+
+    Where the scene hardly shows, path and scene have not quite come to rest at each gamma. Steps from one place to the
+    next may then lead back and forth.
+    """
+    bottom = min(unlikely, key=lambda gamma: unlikely[gamma])
+    near = np.array([gamma for gamma in unlikely if abs(gamma - bottom) <= FURTHEST_MOVE])
+    height = np.array([unlikely[gamma] for gamma in near])
+    square, slope, level = np.polyfit(near - bottom, height, 2).tolist() if len(near) > 2 else (0.0, 0.0, 0.0)
+    if square <= 0.0:
+        return bottom, math.inf
+    uneven = height - np.polyval([square, slope, level], near - bottom)
+    # So much the bottom moves if one place is that much off.
+    moved = math.sqrt(float((uneven**2).mean())) / (2.0 * square * APART)
+    lowest = float(np.clip(bottom - slope / (2.0 * square), near.min(), near.max()))
+    return lowest, math.hypot(math.sqrt(1.0 / square), moved)
 
 
 def _likelihood(model: RigidModel, start: _Likelihood, gamma: float) -> _Likelihood:
@@ -241,22 +262,31 @@ def _typical_error(model: RigidModel, look: Look) -> float:
     return max(SMALLEST_ERROR, float(np.median(size)) / 1.18 if size.size else 1.0)
 
 
-def _disagreement(model: RigidModel, likeliest: _Likelihood) -> float:
-    """Standard error of gamma by how far parts of the clip pull it to either side."""
+def _disagreements(model: RigidModel, likeliest: _Likelihood) -> tuple[float, float]:
+    """Standard errors of gamma by how far parts of the clip, and strips of the picture, pull it to either side.
+
+    Strips that disagree tell of a scene that is not what it is taken for: this goes on through the clip, so that its
+    parts may all be wrong alike.
+    """
     fit, look, system, prepared, _ = likeliest
     by_bend = prepared.matrix[1, 0] / prepared.matrix[1, 1]
     curvature = float(prepared.matrix[0, 0] - prepared.matrix[0, 1] * by_bend)
     if curvature <= 0.0:
-        return math.inf
+        return math.inf, math.inf
     answer = prepared.answers[..., 0] - prepared.answers[..., 1] * by_bend
     path = product(model.at_pairs(answer[:, :PATH].reshape(-1, COORDINATES)), look.values)
     near = model.depth.at_cells(answer[:, PATH:])
     # What gamma does to each cell that nothing else could do.
     alone = system.by_border[:, 0] - by_bend * system.by_border[:, 1] - near[:, None] * system.by_nearness
     alone -= (look.fields * path[:, None]).sum(2)
-    pulls = (fit.weight[:, None] * alone * look.own).sum((1, 2))
-    parts = np.array([part.sum() for part in np.array_split(pulls - pulls.mean(), PARTS)])
-    return math.sqrt(float((parts**2).sum())) / curvature
+    pulls = (fit.weight[:, None] * alone * look.own).sum(1)  # [P, C]
+    pulls -= pulls.mean()
+    by_column = pulls.reshape(-1, *model.grid).sum((0, 1))
+    in_time, across = (
+        np.array([part.sum() for part in np.array_split(sums, count)])
+        for sums, count in ((pulls.sum(1), PARTS), (by_column, STRIPS))
+    )
+    return math.sqrt(float((in_time**2).sum())) / curvature, math.sqrt(float((across**2).sum())) / curvature
 
 
 def _prepared(model: RigidModel, fit: RigidFit, system: System, damping: float) -> _Prepared:

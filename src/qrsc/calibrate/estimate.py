@@ -44,14 +44,17 @@ BLOCKS = 12  # parts of the clip whose disagreement says how sure the choice of 
 # Standard errors on either side of an interval.
 INTERVAL = 2.0
 # An interval that is wider than this to either side, or a motion that changes by fewer pixels from frame to frame, does
-# not determine gamma.
-WIDEST = 0.06
+# not determine gamma. Of 96 simulated clips, 54 are within it, and 95 % of these at most 0.022 off; within 0.06, it
+# would be 62 clips and 0.033.
+WIDEST = 0.05
 LEAST_CHANGE = 0.25
 # A global shutter need not be known that well: what is read within a tenth of a frame leaves little to correct.
 WIDEST_GLOBAL = 0.1
 # The other axis must explain the clip worse by so many of its own doubts.
 AXIS_MARGIN = 1.5
-GLOBAL = 0.04  # gammas below are a global shutter
+# Gammas below are a global shutter. So are those whose interval begins below and ends within a tenth of a frame: the
+# clip cannot tell them from 0, and hardly a rolling shutter is that quick.
+GLOBAL = 0.04
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Calibration:
     @property
     def is_global(self) -> bool:
         """Whether the clip shows that there is nothing to correct."""
-        return self.determined and self.gamma < GLOBAL
+        return self.determined and _global(self.gamma, self.low, self.high)
 
     @property
     def half_width(self) -> float:
@@ -129,15 +132,18 @@ def estimate_readout(
         best, clear = _chosen(searches)
         gamma, doubt = _refined(best, motions if best.axis == "rows" else motions.transposed())
     half = INTERVAL * doubt
+    low, high = abs(gamma) - half, abs(gamma) + half
+    at_once = half <= WIDEST_GLOBAL and _global(abs(gamma), low, high)
     # Along the wrong axis gamma means nothing: without a clear one it could be anything.
-    clear = clear or (abs(gamma) < GLOBAL and half <= WIDEST_GLOBAL)
-    reason = _objection(gamma, half, clear)
-    low, high = (max(0.0, abs(gamma) - half), abs(gamma) + half) if clear else (0.0, 1.0)
+    clear = clear or at_once
+    reason = _objection(gamma, half, WIDEST_GLOBAL if at_once else WIDEST, clear)
+    if not clear:
+        low, high = 0.0, 1.0
     return Calibration(
         gamma=min(1.0, abs(gamma)),
         low=float(np.clip(low, 0.0, 1.0)),
         high=float(np.clip(high, 0.0, 1.0)),
-        scan=scan or SCAN_OF[best.axis, bool(gamma < 0 and abs(gamma) >= GLOBAL)],
+        scan=scan or SCAN_OF[best.axis, bool(gamma < 0 and abs(gamma) >= GLOBAL and not at_once)],
         determined=not reason,
         reason=reason or f"the motion changes by {change:.1f} px per frame, which tells the times of the rows apart",
         speed=speed,
@@ -157,6 +163,11 @@ def _amounts(motions: ClipMotions) -> tuple[float, float]:
     speed = float(np.sqrt((dominant**2).sum(1).mean()))
     # Half of the changes, the smaller ones, decide: one jump is no motion that rows could be told apart by.
     return speed, 1.48 * float(np.median(np.hypot(*changes.T))) if len(changes) else 0.0
+
+
+def _global(gamma: float, low: float, high: float) -> bool:
+    """Whether a gamma and its interval are those of a global shutter, as far as a clip can tell."""
+    return gamma < GLOBAL or (low < GLOBAL and high <= WIDEST_GLOBAL)
 
 
 def _unknown(motions: ClipMotions, reason: str, speed: float, change: float, scan: Scan | None) -> Calibration:
@@ -252,9 +263,9 @@ def _chosen(searches: list[_Search]) -> tuple[_Search, bool]:
     return best, True
 
 
-def _objection(gamma: float, half: float, clear: bool) -> str:
+def _objection(gamma: float, half: float, widest: float, clear: bool) -> str:
     """Why the clip does not determine gamma, whose interval is that wide to either side; empty if it does."""
-    if half > (WIDEST_GLOBAL if abs(gamma) < GLOBAL else WIDEST):
+    if half > widest:
         wide = f"plus or minus {half:.2f}" if half < 1.0 else "anything"
         return f"the motion hardly tells the rows apart: gamma could be off by {wide}"
     if abs(gamma) >= FURTHEST - 1e-6:

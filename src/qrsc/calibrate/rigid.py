@@ -94,6 +94,7 @@ class RigidModel:
     def __init__(self, motions: ClipMotions) -> None:
         height, width = motions.size
         self.pairs, self.cells = motions.weight.shape
+        self.grid = motions.grid
         self.shift = np.ascontiguousarray(motions.shift.transpose(0, 2, 1))  # [P, 2, C]
         middle = np.array([(width - 1) / 2, (height - 1) / 2])
         place = (motions.place + 0.5 * motions.shift - middle) / (0.5 * max(height, width))
