@@ -148,8 +148,8 @@ class Preset:
 
 
 def choose_preset(fast: bool, best: bool) -> Preset:
-    """`fast`: flow by a search, each frame from itself, fields at a quarter of the size. `best`: flow and fields at full
-    size, and a search behind the flow network on any device."""
+    """`fast`: flow by a search, each frame from itself, fields at a quarter of the size. `best`: flow and fields at
+    full size, and a search behind the flow network on any device."""
     if fast and best:
         raise ValueError("choose one of --fast and --best.")
     # DIS searches at half size itself, and motion is smooth: on all samples with a truth, fields of half and of quarter

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from qrsc.cli.studies import (
     StudyOptions,
+    Training,
     made_with,
+    planned,
     published,
     require_free,
     settle,
     study_scores,
     study_sequences,
     table_files,
+    train_missing,
     weights_lines,
 )
 from qrsc.evaluate.studies.entries import Manifest
@@ -29,13 +32,16 @@ from qrsc.evaluate.studies.manifest import read_generalisation
 TABLE = "generalisation"
 
 
-def generalise_checkpoints(path: Path, options: StudyOptions) -> str:
-    """Scores every checkpoint on every data set, and returns the table."""
+def generalise_checkpoints(path: Path, training: Training, options: StudyOptions) -> str:
+    """Trains what is missing if asked to, scores every checkpoint on every data set, and returns the table."""
     manifest = read_generalisation(path)
+    plan = planned(manifest, training)
     maps = [] if options.plots is None else [options.plots / heat_map_name(figure) for figure in FIGURES]
     require_free(table_files(options.out, TABLE) + maps, options.force)
     settings = settle(manifest, options)
     sets = study_sequences(manifest, options.device, quiet=options.quiet)
+    if training.wanted:
+        train_missing(manifest, plan, options)
     scores = study_scores(manifest, sets, settings, quiet=options.quiet)
     rows = generalisation_rows(manifest, scores)
     made = made_with(settings, sets)
@@ -50,5 +56,5 @@ def generalise_checkpoints(path: Path, options: StudyOptions) -> str:
 
 
 def _page(manifest: Manifest, made: str, table: str) -> str:
-    weights = "\n".join(weights_lines(manifest.variants, {}))
+    weights = "\n".join(weights_lines(manifest.variants))
     return f"# From one data set to another\n\n{made}\n\n{table}\n\nWeights:\n\n{weights}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import typer
 
 from qrsc import __version__
 from qrsc.cli.progress import progress_bar
@@ -22,6 +25,15 @@ from qrsc.evaluate.studies.entries import Manifest, Variant
 from qrsc.evaluate.studies.manifest import parse_metrics
 from qrsc.evaluate.studies.scoring import Settings, score_variants
 from qrsc.evaluate.studies.sequences import sequences_of, to_render
+from qrsc.evaluate.studies.training import (
+    TrainingPlan,
+    require_trainable,
+    require_trained_alike,
+    to_train,
+    train_variants,
+    trained_for,
+    training_plan,
+)
 from qrsc.evaluate.studies.variants import require_own_weights, weights_sha256
 from qrsc.evaluate.tables import TableFormat, frame_rows
 from qrsc.flow import default_flow
@@ -43,6 +55,39 @@ class StudyOptions:
     cache_flow: Path | None
     force: bool
     quiet: bool
+
+
+@dataclass(frozen=True)
+class Training:
+    """Whether and how long to train what has no weights yet."""
+
+    wanted: bool
+    steps: int | None
+    minutes: float | None
+
+
+def planned(manifest: Manifest, training: Training) -> TrainingPlan:
+    """How to train; mistakes of the manifest's settings are told whether they are used or not."""
+    if not training.wanted and (training.steps is not None or training.minutes is not None):
+        raise ValueError("--steps and --minutes say how long to --train; give that, too, or leave them out.")
+    # Without --train one step will do.
+    plan = training_plan(manifest, steps=training.steps if training.wanted else 1, minutes=training.minutes)
+    if training.wanted:
+        require_trainable(plan)
+    require_trained_alike(manifest.variants)
+    return plan
+
+
+def train_missing(manifest: Manifest, plan: TrainingPlan, options: StudyOptions) -> None:
+    """Trains the networks of a study whose own weights are missing."""
+    if not to_train(manifest.variants):
+        return
+    shown = not options.quiet and sys.stderr.isatty()
+    told: Callable[[str], None] = (lambda line: None) if options.quiet else (lambda line: typer.echo(line, err=True))
+    with redirect_stdout(sys.stderr):  # where Lightning draws its bar: stdout is the table's
+        train_variants(manifest.variants, plan, progress_bar=shown, told=told)
+    for variant in manifest.variants:
+        require_own_weights(variant)
 
 
 def settle(manifest: Manifest, options: StudyOptions) -> Settings:
@@ -112,20 +157,24 @@ def made_with(settings: Settings, sets: Mapping[str, list[SequenceFiles]]) -> st
     device = torch.device(settings.device)
     cores = f"{os.cpu_count()} CPU cores, {platform.machine()}"
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else cores
-    amounts = ", ".join(f"{name} {len(sequences)}" for name, sequences in sets.items())
+    counts = {name: len(sequences) for name, sequences in sets.items()}
+    amounts = f"sequences: {', '.join(f'{name} {count}' for name, count in counts.items())}"
+    if len(counts) > 2 and len(set(counts.values())) == 1:  # pictures have no room for a long list
+        amounts = f"{next(iter(counts.values()))} sequences of each set"
     return (
         f"qrsc {__version__}; {hardware}, torch {torch.__version__.partition('+')[0]}; "
-        f"{datetime.date.today().isoformat()}; {settings.flow} flow; sequences: {amounts}."
+        f"{datetime.date.today().isoformat()}; {settings.flow} flow; {amounts}."
     )
 
 
-def weights_lines(variants: Iterable[Variant], told: Mapping[str, str]) -> list[str]:
-    """Which weights stand behind the rows; `told` is what else is known about some of them."""
+def weights_lines(variants: Iterable[Variant]) -> list[str]:
+    """Which weights stand behind the rows, and how long they were trained where that is known."""
     lines = []
     for variant in variants:
         if variant.weights is not None:
             digest = "none there" if variant.missing is not None else f"SHA-256 {weights_sha256(variant)[:16]}"
-            more = f"; {told[variant.name]}" if told.get(variant.name) else ""
+            trained = trained_for(variant)
+            more = f"; {trained['steps']} steps in {trained['minutes']:.1f} minutes" if trained else ""
             lines.append(f"- {variant.name}: {Path(variant.weights).name}, {digest}{more}")
     return lines
 

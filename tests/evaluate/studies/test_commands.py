@@ -9,6 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
+from qrsc.cli.studies import made_with
+from qrsc.data.dataset import index_data
+from qrsc.evaluate.studies.scoring import Settings
 
 from .toys import save_tiny
 
@@ -96,9 +99,9 @@ def test_generalise(sim_set: Path, tmp_path: Path) -> None:
     code, output, errors = run("generalise", path, "--out", out, "--plots", out, "--device", "cpu", "--markdown")
     assert code == 0, errors
     lines = output.splitlines()
-    assert lines[2] == "| checkpoint | trained on | A | B |"
+    assert lines[2] == "| checkpoint | trained on | A | B | most |"
     assert "(+0.000)" in lines[4]
-    assert lines[5] == "| on B (no weights) | B | – | – |"
+    assert lines[5] == "| on B (no weights) | B | – | – | – |"
     # Untrained, the light network is the mean of Multi-QRS: as good as the solver to three digits.
     rows = {(row["checkpoint"], row["set"]): row for row in json.loads((out / "generalisation.json").read_text())}
     assert rows["solver", "A"]["rde_ssim"] == pytest.approx(0.0, abs=1e-3)
@@ -114,6 +117,13 @@ def test_generalise(sim_set: Path, tmp_path: Path) -> None:
     code, _, errors = run("generalise", path, "--plots", out, "--device", "cpu")
     assert code == 2
     assert "decline_ssim.svg would be replaced" in errors
+
+
+def test_a_line_says_what_a_table_was_made_with(sim_set: Path) -> None:
+    settings = Settings("dis", "middle", ("psnr",))
+    one, two = index_data(sim_set, "sim")[:1], index_data(sim_set, "sim")
+    assert made_with(settings, {"A": one, "B": two, "C": one}).endswith("; dis flow; sequences: A 1, B 2, C 1.")
+    assert made_with(settings, {"A": two, "B": two, "C": two}).endswith("; dis flow; 2 sequences of each set.")
 
 
 @pytest.mark.parametrize(

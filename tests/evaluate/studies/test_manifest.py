@@ -11,6 +11,7 @@ from qrsc.evaluate.published import ABLATIONS, ablation_figures, paper_figures
 from qrsc.evaluate.studies import manifest as manifest_module
 from qrsc.evaluate.studies.manifest import read_ablation, read_generalisation
 from qrsc.evaluate.studies.reading import ManifestError
+from qrsc.simulate.sets import FIXED_SETS
 
 ROOT = Path(__file__).parents[3]
 
@@ -97,6 +98,16 @@ def test_the_examples_are_manifests() -> None:
     assert {variant.trained_on for variant in checkpoints.variants} >= {entry.name for entry in checkpoints.sets}
 
 
+def test_the_studies_that_were_run_are_manifests() -> None:
+    folder = ROOT / "examples" / "simulated"
+    ablation = read_ablation(folder / "ablation.toml")
+    assert {variant.paper for variant in ablation.variants} - {None} == {line.method for line in ABLATIONS}
+    crossed = read_generalisation(folder / "generalisation.toml")
+    assert [entry.name for entry in crossed.sets] == [entry.name for entry in ablation.sets] == list(FIXED_SETS)
+    made = [variant for variant in crossed.variants if variant.trained_here]
+    assert [variant.trained_on for variant in made] == [*FIXED_SETS, None]
+
+
 SETS = "[sets.sim-easy]\n"
 ROW = '[rows.a]\nmethod = "qrs"\n'
 
@@ -151,7 +162,11 @@ def test_mistakes_of_an_ablation(tmp_path: Path, text: str, message: str) -> Non
     ("text", "message"),
     [
         (SETS, "there are no checkpoints"),
-        (SETS + "[checkpoints.a]", "give either weights or a method"),
+        (SETS + '[checkpoints.a]\nmethod = "qrs"\nweights = "a.safetensors"', "give one of method and weights"),
+        (
+            '[sets.mine]\nroot = "."\nlayout = "sim"\n[checkpoints.a]\ntrained_on = "mine"',
+            r"checkpoints.a: give its weights: .* \(`qrsc train fusion --data` trains on mine\)",
+        ),
         (
             SETS + '[checkpoints.a]\nmethod = "qrs"\ntrained_on = "sim-shake"',
             "one of the sets sim-easy; got 'sim-shake'",

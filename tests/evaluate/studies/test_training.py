@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,12 +26,16 @@ from qrsc.evaluate.studies.training import (
     to_train,
     trained_for,
     training_plan,
+    worlds_of,
 )
+from qrsc.learn import fusion_rendering
 from qrsc.learn.fusion_rendering import WorldSamples
+from qrsc.learn.fusion_samples import FusionSamples
+from qrsc.simulate import sets, worlds
 from qrsc.simulate.library import TextureLibrary, texture_library
 from qrsc.weights import read_notes
 
-from .toys import save_tiny
+from .toys import TINY_LITE, save_tiny
 
 pytest.importorskip("pytorch_lightning")
 
@@ -107,7 +114,7 @@ def test_what_is_trained(tmp_path: Path) -> None:
     assert to_train([done, cut, new, own, Variant("solver", "qrs")]) == [cut, new]
     assert trained_for(done) == {}
     (tmp_path / "a" / FINISHED).write_text(
-        json.dumps({"frames": 3, "asked": {"steps": 9, "minutes": None}, "steps": 9, "minutes": 0.1})
+        json.dumps({"frames": 3, "worlds": None, "asked": {"steps": 9, "minutes": None}, "steps": 9, "minutes": 0.1})
     )
     assert trained_for(done)["steps"] == 9
     with pytest.raises(ValueError, match="the weights of a were trained for 3 frames, not 5"):
@@ -115,6 +122,130 @@ def test_what_is_trained(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         require_trained_alike([cut, new, own])
+
+
+CROSSED = """
+flow = "dis"
+metrics = ["ssim"]
+network = {{ widths = [8, 8, 8], depths = [1, 1, 1] }}
+[sets.sim-shake]
+scenes = 1
+size = "64x48"
+[sets.other]
+root = "{root}"
+layout = "sim"
+scenes = 1
+[checkpoints."on shake"]
+kind = "rsa2-lite"
+trained_on = "sim-shake"
+[checkpoints.random]
+kind = "rsa2-lite"
+[training]
+steps = 1
+batch = 1
+size = "64x64"
+crop = "32x32"
+scenes = 1
+pool = 3
+flow = "true"
+"""
+
+
+def test_checkpoints_are_trained_on_worlds_of_their_sets(
+    sim_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "training_textures", painted)
+    monkeypatch.setattr(sets, "set_textures", lambda: painted(None, "cpu"))
+    monkeypatch.setenv("QRSC_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "crossed.toml"
+    path.write_text(CROSSED.format(root=sim_set.as_posix()))
+    arguments = ["generalise", str(path), "--device", "cpu", "--out", str(tmp_path / "out"), "--json"]
+    result = CliRunner().invoke(app, [*arguments, "--train"])
+    assert result.exit_code == 0, result.stderr
+    assert "training on shake (1 of 2)" in result.stderr
+    rows = {(row["checkpoint"], row["set"]): row for row in json.loads(result.stdout)}
+    assert rows["on shake", "sim-shake"]["rde_ssim"] == 0.0
+    assert abs(rows["random", "sim-shake"]["rde_ssim"]) < 0.5
+    assert "; 1 steps in 0." in (tmp_path / "out" / "generalisation.md").read_text()
+    folder = tmp_path / "weights" / "on shake"
+    assert json.loads((folder / FINISHED).read_text())["worlds"] == "sim-shake"
+
+    # What was trained on other worlds is not taken for it.
+    path.write_text(path.read_text().replace("[checkpoints.random]", '[checkpoints.random]\ntrained_on = "other"'))
+    result = CliRunner().invoke(app, [*arguments, "--force"])
+    assert result.exit_code == 2
+    assert "only worlds like those of the simulator's fixed sets" in result.stderr
+    (tmp_path / "weights" / "random").rename(tmp_path / "weights" / "moved")
+    (tmp_path / "weights" / "on shake").rename(tmp_path / "weights" / "random")
+    path.write_text(CROSSED.format(root=sim_set.as_posix()))
+    result = CliRunner().invoke(app, [*arguments, "--force"])
+    assert result.exit_code == 2
+    assert "the weights of random were trained on sim-shake, not on random worlds" in result.stderr
+
+
+def test_networks_share_samples_that_are_rendered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "training_textures", painted)
+    plan = plan_of(
+        {"steps": 1, "batch": 2, "size": "64x48", "crop": "32x32", "scenes": 1, "pool": 4, "samples": 4, "flow": "true"}
+    )
+    common: dict[str, Any] = {"kind": "rsa2-lite", "network": TINY_LITE, "trained_here": True}
+    variants = [
+        Variant(name, weights=tmp_path / name / "f.safetensors", **{**common, "motion": motion, "frames": frames})
+        for name, motion, frames in (("a", "linear", 5), ("b", "none", 5), ("c", "linear", 4))
+    ]
+    seen: dict[str, list[FusionSamples]] = {}
+
+    def watched(folder: Path, render: Callable[[torch.Generator], FusionSamples], *_: Any, **__: Any) -> None:
+        seen[folder.name] = [render(torch.Generator()) for _ in range(3)]
+        folder.mkdir()
+        (folder / "state.json").write_text('{"step": 1, "minutes": 0.1}')
+
+    monkeypatch.setattr(training, "train_fusion", watched)
+    told: list[str] = []
+    training.train_variants(variants, plan, told=told.append)
+    # Those that are prepared alike come one after the other, whatever stands between them in the manifest.
+    assert told == [
+        "rendering 4 samples for a",
+        "training a (1 of 3)",
+        "training c (2 of 3)",
+        "rendering 4 samples for b",
+        "training b (3 of 3)",
+    ]
+    first, second, again = (part.frames for part in seen["a"])
+    assert len(first) + len(second) >= 4
+    assert not torch.equal(first, second)
+    assert torch.equal(again, first)
+    assert torch.equal(seen["c"][0].frames, first[:, :2])
+    assert torch.equal(seen["b"][0].correction_fields, torch.zeros_like(seen["b"][0].correction_fields))
+    with pytest.raises(ManifestError, match="samples must be over 0, got 0"):
+        plan_of({"steps": 1, "samples": 0})
+    with pytest.raises(ManifestError, match=r"camera is a part, 0 to 1, got 1.5"):
+        plan_of({"steps": 1, "camera": 1.5})
+
+
+def test_worlds_of_a_set_move_as_its_scenes_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of({"steps": 1, "size": "64x48", "crop": "48x48", "scenes": 2, "camera": 0})
+    drawn: list[tuple[str, list[float]]] = []
+    sample = worlds.sample_scenes
+
+    def watched(batch: int, size: tuple[int, int], style: str, *more: Any, **named: Any) -> Any:
+        drawn.append((style, (named["speed"] / size[1] * 100).tolist()))
+        return sample(batch, size, style, *more, **named)
+
+    monkeypatch.setattr(fusion_rendering, "sample_scenes", watched)
+    variant = Variant("a", weights=Path("a.safetensors"), motion="none", trained_on="sim-easy", trained_here=True)
+    render = worlds_of(variant, plan, painted(None, "cpu"), None)
+    gammas = [float(render(torch.Generator().manual_seed(seed)).gamma[0]) for seed in range(3)]
+    fixed = sets.FIXED_SETS["sim-easy"]
+    assert render.camera == 0.0
+    assert {style for style, _ in drawn} <= set(fixed.styles)
+    assert len({style for style, _ in drawn}) > 1
+    speeds = [speed for _, each in drawn for speed in each]
+    assert fixed.speeds[0] <= min(speeds) < max(speeds) <= fixed.speeds[1]
+    assert 0.29 < min(gammas) < max(gammas) <= 1.0
+    # Random worlds are faster than all of these now and then.
+    anything = worlds_of(replace(variant, trained_on=None), plan, painted(None, "cpu"), None)
+    assert (anything.styles, anything.speeds) == (fusion_rendering.STYLE_SHARES, fusion_rendering.SPEEDS)
 
 
 def plan_of(settings: dict[str, object], **more: float) -> training.TrainingPlan:

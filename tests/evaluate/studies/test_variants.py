@@ -151,6 +151,13 @@ def test_figures_are_kept_by_sequence_and_variant(
     asked.clear()
     assert len(score_variants(sets, rows, settings)) == len(first)
     assert len(asked) == 1
+    # A method is a network from the package: other weights, other figures.
+    monkeypatch.setattr(scoring, "shipped_weights", lambda: ("rs",))
+    for sha256 in ("0123456789abcdef-first", "fedcba9876543210-second"):
+        monkeypatch.setattr(scoring, "card", lambda name, known=sha256: {"sha256": known})
+        asked.clear()
+        score_variants(sets, rows, settings)
+        assert asked == [["rs"]] * 2
 
 
 def test_nothing_but_missing_weights(sim_set: Path, tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ from qrsc.cli.commands.studying import (
     ManifestGiven,
     MarkdownGiven,
     MetricsGiven,
+    MinutesGiven,
     OutGiven,
     QuietGiven,
+    StepsGiven,
 )
 from qrsc.cli.errors import readable_errors
 
@@ -27,8 +29,8 @@ from qrsc.cli.errors import readable_errors
 def ablate(
     manifest: ManifestGiven,
     train: Annotated[bool, typer.Option("--train", help="First train the rows whose own weights are missing.")] = False,
-    minutes: Annotated[float | None, typer.Option(help="With --train: for each row.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="With --train: for each row.")] = None,
+    minutes: MinutesGiven = None,
+    steps: StepsGiven = None,
     as_json: JsonGiven = False,
     as_markdown: MarkdownGiven = False,
     as_csv: CsvGiven = False,
@@ -42,10 +44,10 @@ def ablate(
     device: DeviceGiven = "auto",
 ) -> None:
     """Score a manifest's variants of the method, parts of it taken away, beside the paper's ablation study."""
-    from qrsc.cli.ablate import Training, ablate_rows
+    from qrsc.cli.ablate import ablate_rows
     from qrsc.cli.correct import choose_device
     from qrsc.cli.evaluate import choose_format
-    from qrsc.cli.studies import StudyOptions
+    from qrsc.cli.studies import StudyOptions, Training
 
     options = StudyOptions(
         form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),

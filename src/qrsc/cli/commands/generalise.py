@@ -17,8 +17,10 @@ from qrsc.cli.commands.studying import (
     ManifestGiven,
     MarkdownGiven,
     MetricsGiven,
+    MinutesGiven,
     OutGiven,
     QuietGiven,
+    StepsGiven,
 )
 from qrsc.cli.errors import readable_errors
 
@@ -26,6 +28,9 @@ from qrsc.cli.errors import readable_errors
 @readable_errors
 def generalise(
     manifest: ManifestGiven,
+    train: Annotated[bool, typer.Option("--train", help="First train the checkpoints that have no weights.")] = False,
+    minutes: MinutesGiven = None,
+    steps: StepsGiven = None,
     as_json: JsonGiven = False,
     as_markdown: MarkdownGiven = False,
     as_csv: CsvGiven = False,
@@ -42,7 +47,7 @@ def generalise(
     from qrsc.cli.correct import choose_device
     from qrsc.cli.evaluate import choose_format
     from qrsc.cli.generalise import generalise_checkpoints
-    from qrsc.cli.studies import StudyOptions
+    from qrsc.cli.studies import StudyOptions, Training
 
     options = StudyOptions(
         form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),
@@ -55,4 +60,4 @@ def generalise(
         force=force,
         quiet=quiet,
     )
-    typer.echo(generalise_checkpoints(manifest, options))
+    typer.echo(generalise_checkpoints(manifest, Training(train, steps, minutes), options))

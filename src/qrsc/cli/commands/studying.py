@@ -10,6 +10,8 @@ import typer
 from qrsc.cli.options import DeviceOption
 
 ManifestGiven = Annotated[Path, typer.Argument(metavar="MANIFEST", help="A .toml or .json file.", show_default=False)]
+MinutesGiven = Annotated[float | None, typer.Option(help="With --train: for each network.")]
+StepsGiven = Annotated[int | None, typer.Option(min=1, help="With --train: for each network.")]
 JsonGiven = Annotated[bool, typer.Option("--json", help="Rows as JSON.")]
 MarkdownGiven = Annotated[bool, typer.Option("--markdown", help="A table in Markdown.")]
 CsvGiven = Annotated[bool, typer.Option("--csv", help="Rows as CSV.")]

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from qrsc.evaluate.charts import bar_chart
-from qrsc.evaluate.published import ablation_figures
+from qrsc.evaluate.published import ABLATIONS, ablation_figures
 from qrsc.evaluate.scores import FrameScore, mean_rows
 from qrsc.evaluate.studies.entries import Manifest
-from qrsc.evaluate.tables import Row, TableFormat, format_rows
+from qrsc.evaluate.tables import Row, TableFormat, format_rows, lined_up, rounded
 
 NO_WEIGHTS = "no weights"
+FULL = "full"  # the paper's name for the row that all others are held against
 _CHARTED = {"psnr": "PSNR, dB", "psnr_seen": "PSNR, dB, pixels that the frame shows", "ssim": "SSIM", "lpips": "LPIPS"}
 
 
@@ -31,7 +32,7 @@ def ablation_rows(manifest: Manifest, scores: Sequence[FrameScore]) -> list[dict
 
 
 def format_ablation(manifest: Manifest, rows: Sequence[Row], form: TableFormat) -> str:
-    """The table; see `qrsc.evaluate.tables.format_rows`."""
+    """The table; see `qrsc.evaluate.tables.format_rows`. For reading, rows are also held against the full model."""
     titles = {entry.name: entry.published_as for entry in manifest.sets}
     labels = {variant.name: variant.name for variant in manifest.variants}
     if form in ("text", "markdown"):
@@ -42,7 +43,43 @@ def format_ablation(manifest: Manifest, rows: Sequence[Row], form: TableFormat) 
         beside = papers[row["method"]]
         return {} if beside is None else ablation_figures(beside, titles[row["set"]], row["at"])
 
-    return format_rows([{**row, "method": labels[row["method"]]} for row in rows], form, paper=paper)
+    table = format_rows([{**row, "method": labels[row["method"]]} for row in rows], form, paper=paper)
+    against = _against_full(manifest, rows, labels, form) if form in ("text", "markdown") else ""
+    return f"{table}\n\n{against}" if against else table
+
+
+def _against_full(manifest: Manifest, rows: Sequence[Row], labels: Mapping[str, str], form: TableFormat) -> str:
+    """PSNR of each row on each set, and what is lost against the full model, ours and the paper's; empty without one.
+
+    Data sets differ in how hard they are; what a part of the method is worth can be compared all the same.
+    """
+    full = next((variant.name for variant in manifest.variants if variant.paper == FULL), None)
+    scores = {(row["method"], row["set"]): row.get("psnr", math.nan) for row in rows}
+    sets = [entry.name for entry in manifest.sets]
+    if full is None or not all(math.isfinite(scores[full, name]) for name in sets):
+        return ""
+    titles = list(dict.fromkeys(line.set for line in ABLATIONS))
+    heads = ["row", *sets, "against full", *(f"paper, {title}" for title in titles)]
+    cells = []
+    for variant in manifest.variants:
+        own = [scores[variant.name, name] for name in sets]
+        lost = sum(score - scores[full, name] for score, name in zip(own, sets, strict=True)) / len(sets)
+        cells.append([labels[variant.name], *(rounded("psnr", score) for score in own), _signed(lost)])
+        cells[-1] += [_papers(variant.paper, title, manifest.at) for title in titles]
+    return (
+        f"{lined_up(heads, cells, form, words=1)}\n\nPSNR in dB; against full: mean over the sets of what a row has "
+        f"more than {full}; the paper's rows on its own data sets, in parentheses how much more than its full."
+    )
+
+
+def _papers(row: str | None, title: str, at: str) -> str:
+    psnr = None if row is None else ablation_figures(row, title, at).get("psnr")
+    full = ablation_figures(FULL, title, at).get("psnr")
+    return "–" if psnr is None or full is None else f"{psnr:.2f} ({_signed(psnr - full)})"
+
+
+def _signed(difference: float) -> str:
+    return "–" if math.isnan(difference) else f"{round(difference, 2) + 0.0:+.2f}"
 
 
 def write_ablation_charts(folder: Path, manifest: Manifest, rows: Sequence[Row], caption: str) -> list[Path]:

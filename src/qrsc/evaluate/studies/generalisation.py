@@ -66,8 +66,9 @@ def format_generalisation(manifest: Manifest, rows: Sequence[Row], form: TableFo
     parts = [_matrix(manifest, rows, figure, form) for figure in _figures(rows)]
     parts.append(
         "In parentheses: the relative decline rde = 1 - score / score of the checkpoint trained on the set that it is "
-        f"tested on. The paper: under {PAPER_LARGEST_DECLINE:g} on SSIM for its method, from each of Carla-RS, "
-        "Fastec-RS and BS-RSC to the others; its own scores are those of the set that it was trained on."
+        "tested on; most: the worst of them on other sets than its own. The paper: under "
+        f"{PAPER_LARGEST_DECLINE:g} on SSIM for its method, from each of Carla-RS, Fastec-RS and BS-RSC to the others; "
+        "its own scores are those of the set that it was trained on."
     )
     return "\n\n".join(parts)
 
@@ -101,28 +102,40 @@ def heat_map_name(figure: str) -> str:
 
 
 def _matrix(manifest: Manifest, rows: Sequence[Row], figure: str, form: TableFormat) -> str:
-    heads = ["checkpoint", "trained on", *(entry.name for entry in manifest.sets)]
+    heads = ["checkpoint", "trained on", *(entry.name for entry in manifest.sets), "most"]
     cells = []
     for variant in manifest.variants:
         found = [_row(rows, variant.name, entry.name) for entry in manifest.sets]
         cells.append([_label(rows, variant.name), variant.trained_on or "–", *(_text(row, figure) for row in found)])
+        cells[-1].append(_most(found, figure))
     papers = [paper_figures(entry.published_as, manifest.at).get(figure) for entry in manifest.sets]
     if any(value is not None for value in papers):
-        cells.append(["(the paper)", "each set", *(rounded(figure, value) for value in papers)])
+        cells.append(["(the paper)", "each set", *(rounded(figure, value) for value in papers), "–"])
     told = f"{HEADINGS[figure]} at the {manifest.at} row: {ABOUT[figure]}."
     return f"{told}\n\n{lined_up(heads, cells, form, words=2)}"
 
 
 def _text(row: Row, figure: str) -> str:
     score = rounded(figure, row.get(figure))
-    return f"{score} ({row[f'rde_{figure}']:+.3f})" if f"rde_{figure}" in row else score
+    return f"{score} ({_signed(row[f'rde_{figure}'])})" if f"rde_{figure}" in row else score
+
+
+def _signed(decline: float) -> str:
+    return f"{round(decline, 3) + 0.0:+.3f}"  # what rounds to nothing has no minus
+
+
+def _most(found: Sequence[Row], figure: str) -> str:
+    """The worst of the declines on the sets that it was not trained on."""
+    declines = [row[f"rde_{figure}"] for row in found if f"rde_{figure}" in row and row["trained_on"] != row["set"]]
+    worst = min if figure in _LESS_IS_BETTER else max
+    return _signed(worst(declines)) if declines else "–"
 
 
 def _cell(rows: Sequence[Row], checkpoint: str, title: str, figure: str) -> Cell:
     row = _row(rows, checkpoint, title)
     decline = row.get(f"rde_{figure}", math.nan)
     worse = -decline if figure in _LESS_IS_BETTER else decline
-    text = "–" if math.isnan(decline) else f"{decline:+.3f}"
+    text = "–" if math.isnan(decline) else _signed(decline)
     return Cell(worse, text, rounded(figure, row[figure]) if figure in row else "")
 
 

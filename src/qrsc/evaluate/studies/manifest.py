@@ -35,10 +35,8 @@ _SIZE = re.compile(r"(\d+)x(\d+)")
 def read_ablation(path: Path) -> Manifest:
     """The manifest of `qrsc ablate`: data sets and rows, charts of some of the rows, and how to train them."""
     table = read_table(path)
-    manifest, folder = _common(table, path), path.parent
-    own = folder / (table.take("weights", str) or "weights")
-    common = table.take("network", dict) or {}
-    rows = {name: _row(name, entry, folder, own, common) for name, entry in _named(table, "rows").items()}
+    manifest, own = _common(table, path), _own(table, path.parent)
+    rows = {name: _row(name, entry, path.parent, own) for name, entry in _named(table, "rows").items()}
     variants = tuple(_resolved(name, row, rows, table) for name, row in rows.items())
     charts = {}
     for name, entry in _named(table, "charts").items():
@@ -55,24 +53,31 @@ def read_ablation(path: Path) -> Manifest:
 def read_generalisation(path: Path) -> Manifest:
     """The manifest of `qrsc generalise`: data sets, and checkpoints that say which of the sets they were trained on."""
     table = read_table(path)
-    manifest = _common(table, path)
-    names = [entry.name for entry in manifest.sets]
+    manifest, own = _common(table, path), _own(table, path.parent)
+    roots = {entry.name: entry.root for entry in manifest.sets}
     variants = []
     for name, entry in _named(table, "checkpoints").items():
         trained_on = entry.take("trained_on", str)
-        if trained_on is not None and trained_on not in names:
-            raise entry.error(f"trained_on must be one of the sets {', '.join(names)}; got {trained_on!r}")
+        if trained_on is not None and trained_on not in roots:
+            raise entry.error(f"trained_on must be one of the sets {', '.join(roots)}; got {trained_on!r}")
         method, weights = entry.take("method", str), entry.take("weights", str)
-        if (method is None) == (weights is None):
-            raise entry.error("give either weights or a method")
-        variants.append(replace(_variant(name, entry, method, weights, path.parent), trained_on=trained_on))
+        if method is not None and weights is not None:
+            raise entry.error("give one of method and weights")
+        variant = _with_weights(name, entry, path.parent, own, method, weights)
+        if variant.trained_here and trained_on is not None and roots[trained_on] is not None:
+            raise entry.error(
+                "give its weights: only worlds like those of the simulator's fixed sets are rendered to train on "
+                f"(`qrsc train fusion --data` trains on {trained_on})"
+            )
+        variants.append(replace(variant, trained_on=trained_on))
         entry.end()
+    training = table.take("training", dict) or {}
     table.end()
     taken = [each.trained_on for each in variants if each.trained_on is not None]
     for name in taken:
         if taken.count(name) > 1:
             raise table.error(f"two checkpoints were trained on {name}: which one counts for it is not clear")
-    return replace(manifest, variants=tuple(variants))
+    return replace(manifest, variants=tuple(variants), training=training)
 
 
 def parse_metrics(names: tuple[str, ...], where: str) -> tuple[str, ...]:
@@ -141,23 +146,39 @@ def _set(name: str, table: Table, folder: Path, at: str) -> DataEntry:
     return DataEntry(name, place, layout, split, None if listed is None else folder / listed, readout, scenes)
 
 
+_Own = tuple[Path, Mapping[str, Any]]  # folder of the weights that a study makes, and options of all their networks
 _Row = tuple[Variant, str | None]  # and the name of the row whose weights it takes
 
 
-def _row(name: str, table: Table, folder: Path, own: Path, common: Mapping[str, Any]) -> _Row:
+def _own(table: Table, folder: Path) -> _Own:
+    return (folder / (table.take("weights", str) or "weights")).resolve(), table.take("network", dict) or {}
+
+
+def _row(name: str, table: Table, folder: Path, own: _Own) -> _Row:
     method, weights, of = (table.take(key, str) for key in ("method", "weights", "weights_of"))
     if sum(each is not None for each in (method, weights, of)) > 1:
         raise table.error("give one of method, weights and weights_of")
     paper = table.choose("paper", tuple(dict.fromkeys(line.method for line in ABLATIONS)))
-    here = method is None and weights is None and of is None
-    variant = _variant(name, table, method, str(own.resolve() / name / WEIGHTS) if here else weights, folder)
-    if here:
-        variant = replace(variant, kind=variant.kind or "rsa2", network={**common, **variant.network})
-        _check_network(variant.kind or "rsa2", variant.network, table)
+    if of is None:
+        variant = _with_weights(name, table, folder, own, method, weights)
+    else:
+        variant = _variant(name, table, None, None, folder)
     table.end()
     if of is not None and (variant.network or variant.kind is not None or variant.motion != "quadratic"):
         raise table.error("with the weights of another row go its motion, kind and network: leave them out")
-    return replace(variant, trained_here=here, paper=paper), of
+    return replace(variant, paper=paper), of
+
+
+def _with_weights(name: str, table: Table, folder: Path, own: _Own, method: str | None, weights: str | None) -> Variant:
+    """A method, a network with given weights, or, if it has neither, one whose weights the study makes."""
+    if method is not None or weights is not None:
+        return _variant(name, table, method, weights, folder)
+    made, common = own
+    variant = _variant(name, table, None, str(made / name / WEIGHTS), folder)
+    kind = variant.kind or "rsa2"
+    network = {**common, **variant.network}
+    _check_network(kind, network, table)
+    return replace(variant, kind=kind, network=network, trained_here=True)
 
 
 def _resolved(name: str, row: _Row, rows: Mapping[str, _Row], table: Table) -> Variant:

@@ -1,4 +1,4 @@
-"""The rows of an ablation study trained alike: the same data, losses and length for all, each once."""
+"""The networks of a study trained alike: the same recipe, losses and length for all, each once."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from qrsc.learn.fusion_train import FusionOptions, train_fusion
 from qrsc.learn.rendering import training_textures
 from qrsc.learn.runs import own_device
 from qrsc.learn.state import LIST
+from qrsc.simulate.library import TextureLibrary
+from qrsc.simulate.sets import FIXED_SETS, GAMMAS, require_free_seed
 
 FINISHED = "trained.json"  # beside weights whose training came to its end
 # The frames of a rendered sample that a network sees which looks at so many; see `qrsc.pipeline.Corrector`.
@@ -41,6 +43,9 @@ class TrainingPlan:
         flow: that they are corrected with; `true` for true flows made worse.
         textures: folder of photographs, besides painted textures.
         scenes: worlds rendered at a time.
+        samples: rendered once for all networks that see frames prepared alike; None renders on while each is trained,
+            as fast as the machine can, so that how many samples it sees is left to chance.
+        camera: part of the worlds whose frames go through lens, sensor and compression; None for the usual.
     """
 
     options: FusionOptions
@@ -48,6 +53,8 @@ class TrainingPlan:
     flow: str = "raft-rs"
     textures: Path | None = None
     scenes: int = 16
+    samples: int | None = None
+    camera: float | None = None
 
 
 def training_plan(manifest: Manifest, *, steps: int | None = None, minutes: float | None = None) -> TrainingPlan:
@@ -55,9 +62,15 @@ def training_plan(manifest: Manifest, *, steps: int | None = None, minutes: floa
     table = Table(manifest.training, f"{manifest.path}, training")
     options = _options(table, steps, minutes)
     size, flow, textures = (table.take(key, str) for key in ("size", "flow", "textures"))
-    scenes = table.take("scenes", int)
+    scenes, samples = table.take("scenes", int), table.take("samples", int)
+    camera = table.take("camera", float)
     table.end()
-    plan = TrainingPlan(options)
+    if camera is not None and not 0.0 <= camera <= 1.0:
+        raise table.error(f"camera is a part, 0 to 1, got {camera:g}")
+    for key, number in (("scenes", scenes), ("samples", samples)):
+        if number is not None and number <= 0:
+            raise table.error(f"{key} must be over 0, got {number}")
+    plan = TrainingPlan(options, samples=samples, camera=camera)
     plan = replace(
         plan,
         size=plan.size if size is None else parse_size(size, table),
@@ -129,11 +142,17 @@ def train_variants(
         return
     textures = training_textures(plan.textures, own_device())
     flow = _load_flow(plan)
-    for number, variant in enumerate(wanted, 1):
+    kept: dict[_Prepared, list[FusionSamples]] = {}
+    for number, variant in enumerate(sorted(wanted, key=lambda each: _order(each, wanted)), 1):
         folder = _folder(variant)
         resumed = (folder / LIST).is_file()
+        render: Callable[[torch.Generator], FusionSamples] = worlds_of(variant, plan, textures, flow)
+        if plan.samples is not None:
+            if _prepared(variant) not in kept:
+                told(f"rendering {plan.samples} samples for {variant.name}")
+                kept = {_prepared(variant): rendered_once(render, plan.samples, plan.options.seed)}
+            render = KeptSamples(kept[_prepared(variant)])
         told(f"training {variant.name} ({number} of {len(wanted)}){', resumed' * resumed}")
-        render = WorldSamples(textures, plan.size, flow, scenes=plan.scenes, motion=variant.motion)
         shown = _SHOWN.get(variant.frames)
         options = replace(
             plan.options,
@@ -152,11 +171,52 @@ def train_variants(
         state = json.loads((folder / LIST).read_text(encoding="utf-8"))
         content = {
             "frames": variant.frames,
+            "worlds": variant.trained_on,
             "asked": {"steps": plan.options.steps, "minutes": _finite(plan.options.total_minutes)},
             "steps": state["step"],
             "minutes": round(state["minutes"], 3),
         }
         (folder / FINISHED).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+_Prepared = tuple[str, str | None]  # motion, and the set whose worlds are shown
+
+
+def _prepared(variant: Variant) -> _Prepared:
+    """Networks for which this is the same can be trained on the same samples."""
+    return variant.motion, variant.trained_on
+
+
+def _order(variant: Variant, variants: Sequence[Variant]) -> int:
+    """Those that share samples one after the other, otherwise in the manifest's order."""
+    return [_prepared(each) for each in variants].index(_prepared(variant))
+
+
+def rendered_once(render: Callable[[torch.Generator], FusionSamples], samples: int, seed: int) -> list[FusionSamples]:
+    """At least so many samples, in the parts that they were rendered in."""
+    generator = torch.Generator().manual_seed(require_free_seed(2 * seed))
+    parts: list[FusionSamples] = []
+    while sum(map(len, parts)) < samples:
+        parts.append(render(generator))
+    return parts
+
+
+def worlds_of(
+    variant: Variant, plan: TrainingPlan, textures: TextureLibrary, flow: FlowEstimator | None
+) -> WorldSamples:
+    """What a network is trained on: random worlds, or such as the fixed set that it is trained on is made of.
+
+    Those have the set's ways to move, speeds and readouts, and seeds that no fixed set uses. Unlike its scenes they are
+    not picked for what they hide or how they speed up, and their textures are others.
+    """
+    worlds = WorldSamples(textures, plan.size, flow, scenes=plan.scenes, motion=variant.motion)
+    if plan.camera is not None:
+        worlds = replace(worlds, camera=plan.camera)
+    if variant.trained_on is None:
+        return worlds
+    fixed = FIXED_SETS[variant.trained_on]
+    shares = {style: 1.0 / len(fixed.styles) for style in fixed.styles}
+    return replace(worlds, styles=shares, speeds=fixed.speeds, gammas=GAMMAS)
 
 
 def trained_for(variant: Variant) -> Mapping[str, Any]:
@@ -169,7 +229,7 @@ def trained_for(variant: Variant) -> Mapping[str, Any]:
 
 
 def require_trained_alike(variants: Sequence[Variant]) -> None:
-    """Raise if a row was trained for another number of frames; warn if some were to be trained for longer."""
+    """Raise if one was trained for other frames or worlds; warn if some were to be trained for longer."""
     lengths: dict[str, list[str]] = {}
     for variant in variants:
         trained = trained_for(variant) if variant.trained_here else {}
@@ -178,12 +238,35 @@ def require_trained_alike(variants: Sequence[Variant]) -> None:
                 f"the weights of {variant.name} were trained for {trained['frames']} frames, not {variant.frames}: "
                 f"rename the row, or remove {_folder(variant)}."
             )
+        if trained and trained.get("worlds") != variant.trained_on:
+            raise ValueError(
+                f"the weights of {variant.name} were trained on {trained.get('worlds') or 'random worlds'}, not on "
+                f"{variant.trained_on or 'random worlds'}: rename it, or remove {_folder(variant)}."
+            )
         if trained:
             asked = (f"{value:g} {unit}" for unit, value in trained["asked"].items() if value is not None)
             lengths.setdefault(" or ".join(asked), []).append(variant.name)
     if len(lengths) > 1:
         told = "; ".join(f"{', '.join(names)}: {length}" for length, names in lengths.items())
         warnings.warn(f"the rows were not trained equally long ({told}).", stacklevel=2)
+
+
+@dataclass
+class KeptSamples:
+    """Samples that are there already, part after part and again from the first; call it with a generator.
+
+    Attributes:
+        parts: of them.
+        turns: how many were asked for.
+    """
+
+    parts: Sequence[FusionSamples]
+    turns: int = 0
+
+    def __call__(self, generator: torch.Generator) -> FusionSamples:
+        """The next part."""
+        self.turns += 1
+        return self.parts[(self.turns - 1) % len(self.parts)]
 
 
 @dataclass
@@ -195,7 +278,7 @@ class FewerFrames:
         shown: which of the three; the middle one is the frame that the truth belongs to, and comes to lie at T // 2.
     """
 
-    render: WorldSamples
+    render: Callable[[torch.Generator], FusionSamples]
     shown: slice
 
     def __call__(self, generator: torch.Generator) -> FusionSamples:
