@@ -133,3 +133,13 @@ def test_one_frame_or_none_that_overlaps_is_the_mean() -> None:
     apart = AlignedFrames(frames.frames, frames.correction_fields, valid, frames.time_distance, 1)
     torch.testing.assert_close(CoherentFusion()(apart).image, mean_fusion(apart).image)
     assert torch.equal(CoherentFusion()(apart).valid, mean_fusion(apart).valid)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_precisions_come_back_as_they_came(dtype: torch.dtype) -> None:
+    _, frames = noisy_frames(0.05)
+    given = (value.to(dtype) for value in (frames.frames, frames.correction_fields, frames.time_distance))
+    pictures, fields, distances = given
+    fused = CoherentFusion()(AlignedFrames(pictures, fields, frames.valid, distances, 1)).image
+    assert fused.dtype == dtype
+    torch.testing.assert_close(fused.double(), CoherentFusion()(frames).image.double(), atol=2e-2, rtol=0)

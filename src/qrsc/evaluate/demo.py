@@ -94,7 +94,7 @@ def run_demo(
         facts={
             "clip": f"{frames} frames of {size[1]} × {size[0]}, simulated, seed {seed}",
             "readout": f"γ = {READOUT.gamma:g}, {READOUT.scan}, corrected to the middle row",
-            "method": "OpenCV DIS flow, the camera's path, a parabola per pixel, exact field inversion, three frames fused",
+            "method": "DIS flow, the camera's path, a parabola per pixel, exact field inversion, three frames fused",
         },
     )
     write_report(files[2], rolling[index], corrected[index], strip, files[0], figures)

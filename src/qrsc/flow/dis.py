@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc.colours import LUMA
 from qrsc.flow.protocol import FlowPair, check_pair
 
 Preset = Literal["ultrafast", "fast", "medium"]
@@ -26,8 +27,6 @@ SHIFT_SCALE = 4  # the dominant shift is found on a picture this much smaller
 
 Grey = npt.NDArray[np.uint8]
 Flow = npt.NDArray[np.float32]  # [H, W, 2]
-
-_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, what cv2.cvtColor uses
 
 
 class DisFlow:
@@ -62,7 +61,7 @@ class DisFlow:
 def grey_pictures(frames: Tensor) -> Grey:
     """8-bit grey pictures, `[B, H, W]`, each side at least `MIN_SIDE`."""
     red, green, blue = frames.detach().cpu().float().unbind(1)
-    grey = _LUMA[0] * red + _LUMA[1] * green + _LUMA[2] * blue
+    grey = LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
     height, width = grey.shape[-2:]
     right, bottom = max(0, MIN_SIDE - width), max(0, MIN_SIDE - height)
     if right or bottom:

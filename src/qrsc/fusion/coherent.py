@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc.colours import from_ycc, to_ycc
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.mean import mean_weights, weighted_mean
 from qrsc.warp import Interpolation, Warped
@@ -36,8 +37,6 @@ NOISE_PART = 0.7
 # Frames that differ by this much count 1/e as much. Softer than in `mean`: a faint double image is weighed down as
 # detail that frames do not agree on.
 DISAGREEMENT = 0.25
-# Brightness and two colour differences of RGB, and back.
-_TO_YCC = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 
 
 class CoherentFusion:
@@ -64,15 +63,14 @@ def _agreed(mean: Tensor, aligned: AlignedFrames, weights: Tensor) -> Tensor:
     Args:
         weights: `[B, T, 1, H, W]`, of the frames in the mean.
     """
-    to_ycc = torch.tensor(_TO_YCC, dtype=torch.float64)
     centre = aligned.centre
     others = [i for i in range(aligned.frames.shape[1]) if i != centre]
     left = _by_cell(weights.square().sum(1))  # [B, 1, h, w], of the noise
     overlaps = [torch.minimum(weights[:, centre], weights[:, i]) for i in others]  # [B, 1, H, W] each
     overlap = torch.stack(overlaps).sum(0)
-    picture = _mixed(mean, to_ycc)
-    own = _bands(_mixed(aligned.frames[:, centre], to_ycc))
-    every = [_bands(_mixed(aligned.frames[:, i], to_ycc)) for i in others]
+    picture = to_ycc(mean)
+    own = _bands(to_ycc(aligned.frames[:, centre]))
+    every = [_bands(to_ycc(aligned.frames[:, i])) for i in others]
     rest = picture
     for band in _bands(picture):
         mine, theirs = next(own), [next(each) for each in every]
@@ -83,7 +81,7 @@ def _agreed(mean: Tensor, aligned: AlignedFrames, weights: Tensor) -> Tensor:
             alike.addcmul_(share * mine, there)
             noise.addcmul_(share * unlike, unlike, value=0.5)
         rest = rest - (1.0 - _kept(alike, noise, overlap, left)) * band
-    result = _mixed(rest, torch.linalg.inv(to_ycc))
+    result = from_ycc(rest).to(mean.dtype)
     return torch.clamp(result, mean.amin(), mean.amax())
 
 
@@ -133,9 +131,3 @@ def _by_cell(values: Tensor) -> Tensor:
     """Means over cells, a little smoothed; the cells of a mirrored picture are mirrored."""
     rows, columns = (-(-side // CELL) for side in values.shape[-2:])
     return _blurred(F.adaptive_avg_pool2d(values, (rows, columns)), 1)
-
-
-def _mixed(pictures: Tensor, matrix: Tensor) -> Tensor:
-    """Channels `[B, 3, H, W]` under a 3 x 3 matrix."""
-    mixed: Tensor = matrix.to(pictures) @ pictures.flatten(2)
-    return mixed.reshape(pictures.shape)

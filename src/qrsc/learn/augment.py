@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Draw = Callable[..., Tensor]
+from qrsc.colours import LUMA
 
-_LUMA = (0.299, 0.587, 0.114)
+Draw = Callable[..., Tensor]
 
 
 def photometric(first: Tensor, second: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def _draw_looks(uniform: Draw, strength: float) -> dict[str, Tensor]:
 
 
 def _graded(frame: Tensor, looks: dict[str, Tensor]) -> Tensor:
-    weights = torch.tensor(_LUMA, device=frame.device, dtype=frame.dtype).reshape(1, 3, 1, 1)
+    weights = torch.tensor(LUMA, device=frame.device, dtype=frame.dtype).reshape(1, 3, 1, 1)
     frame = frame * looks["exposure"] * looks["tint"]
     frame = 0.45 + (frame - 0.45) * looks["contrast"]
     grey = (frame * weights).sum(dim=1, keepdim=True)

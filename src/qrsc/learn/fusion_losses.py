@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.colours import LUMA
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census"]
 Scaling = Literal["proportional", "balanced"]
@@ -31,7 +33,6 @@ CENSUS_REACH = 2  # pixels; windows of 5 x 5
 CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a full one
 VGG_WEIGHTS = "vgg16-397923af.pth"
 VGG_LAYERS = (3, 8, 15)  # after the rectifiers of the first three groups
-_LUMA = (0.299, 0.587, 0.114)
 
 
 def charbonnier(picture: Tensor, truth: Tensor) -> Tensor:
@@ -165,7 +166,7 @@ def _smoothed(values: Tensor) -> Tensor:
 
 def _ranks(picture: Tensor) -> Tensor:
     """How much brighter each neighbour in the window is, between -1 and 1: `[B, 24, H - 4, W - 4]`."""
-    weights = torch.tensor(_LUMA, dtype=picture.dtype, device=picture.device).reshape(1, 3, 1, 1)
+    weights = torch.tensor(LUMA, dtype=picture.dtype, device=picture.device).reshape(1, 3, 1, 1)
     grey = (picture * weights).sum(1)
     height, width = (side - 2 * CENSUS_REACH for side in grey.shape[-2:])
     side = 2 * CENSUS_REACH + 1

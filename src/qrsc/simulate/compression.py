@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from qrsc.colours import from_ycc, to_ycc
 from qrsc.simulate.prediction import predicted
 
 BLOCK = 8
 # By how much of a step H.264 encoders round towards 0, in key frames and in what differs from a prediction.
 KEY_DEAD_ZONE, DEAD_ZONE = 1.0 / 6.0, 1.0 / 3.0
-# Luma and two colour differences of RGB (full range).
-TO_YCC = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 
 
 def compress(pictures: Tensor, quality: Tensor) -> Tensor:
@@ -61,16 +60,15 @@ def _padded(pictures: Tensor) -> Tensor:
 
 def _coded(pictures: Tensor, prediction: Tensor | None, quality: Tensor, *, dead: float) -> Tensor:
     """Pictures with what differs from a prediction (mid grey if None) rounded; see `_rounded_blocks`."""
-    to_ycc = torch.tensor(TO_YCC, dtype=torch.float64)
-    ycc = _mixed(pictures, to_ycc)
-    known = torch.zeros_like(ycc) if prediction is None else _mixed(prediction, to_ycc)
+    ycc = to_ycc(pictures)
+    known = torch.zeros_like(ycc) if prediction is None else to_ycc(prediction)
     if prediction is None:
         known[:, :1] = 0.5
     rest = ycc - known
     luma = _rounded_blocks(rest[:, :1], quality, coarse=10.0, slope=6.0, dead=dead)
     chroma = _rounded_blocks(F.avg_pool2d(rest[:, 1:], 2), quality, coarse=16.0, slope=10.0, dead=dead)
     chroma = F.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)
-    return _mixed(known + torch.cat([luma, chroma], dim=1), torch.linalg.inv(to_ycc)).clamp(0.0, 1.0)
+    return from_ycc(known + torch.cat([luma, chroma], dim=1)).clamp(0.0, 1.0)
 
 
 def _smoothed_edges(pictures: Tensor, quality: Tensor) -> Tensor:
@@ -84,12 +82,6 @@ def _smoothed_edges(pictures: Tensor, quality: Tensor) -> Tensor:
         change = torch.where(step.abs() < limit, 0.25 * step, 0.0)
         pictures = pictures.index_copy(dim, last, left + change).index_copy(dim, last + 1, right - change)
     return pictures
-
-
-def _mixed(pictures: Tensor, matrix: Tensor) -> Tensor:
-    """Channels `[N, 3, H, W]` under a 3 x 3 matrix."""
-    mixed: Tensor = matrix.to(pictures) @ pictures.flatten(2)
-    return mixed.reshape(pictures.shape)
 
 
 def _rounded_blocks(planes: Tensor, quality: Tensor, *, coarse: float, slope: float, dead: float) -> Tensor:

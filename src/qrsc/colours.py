@@ -1,0 +1,26 @@
+"""RGB as brightness and two colour differences (full range), and back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+LUMA = (0.299, 0.587, 0.114)  # parts of red, green and blue in the brightness: ITU-R BT.601, what cv2.cvtColor uses
+_TO_YCC = torch.tensor((LUMA, (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312)), dtype=torch.float64)
+
+
+def to_ycc(pictures: Tensor) -> Tensor:
+    """`[B, 3, H, W]` RGB to brightness and colour differences; at least in single precision."""
+    return _mixed(pictures, _TO_YCC)
+
+
+def from_ycc(pictures: Tensor) -> Tensor:
+    """`[B, 3, H, W]` back to RGB; at least in single precision."""
+    return _mixed(pictures, torch.linalg.inv(_TO_YCC))
+
+
+def _mixed(pictures: Tensor, matrix: Tensor) -> Tensor:
+    """Channels under a 3 x 3 matrix."""
+    pictures = pictures.to(torch.promote_types(pictures.dtype, torch.float32))
+    mixed: Tensor = matrix.to(pictures.dtype).to(pictures.device) @ pictures.flatten(2)
+    return mixed.reshape(pictures.shape)
