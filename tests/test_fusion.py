@@ -114,13 +114,24 @@ def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:
 
 
 def test_how_much_is_kept_is_wieners_share() -> None:
-    generator = torch.Generator().manual_seed(2)
-    ones = torch.ones(1, 1, 64, 64)
-    detail, grain = (torch.randn(1, 3, 64, 64, generator=generator) for _ in range(2))
-    alike, noise = 0.04 * detail.square().mean() * ones.expand(1, 3, -1, -1), 0.01 * grain.square()
-    kept = coherent._kept(alike, noise, ones, torch.full((1, 1, 8, 8), 0.5))
-    signal, rest = float(alike.mean()), coherent.NOISE_PART * 0.5 * float(noise.mean())
-    assert float(kept.mean()) == pytest.approx(signal / (signal + rest), rel=0.02)
+    ones = torch.ones(1, 3, 64, 64)
+    left = torch.full((1, 1, 8, 8), 0.5)
+    # Noise that is the same everywhere: S / (S + e N).
+    kept = coherent._kept(0.04 * ones, 0.01 * ones, ones[:, :1], left)
+    torch.testing.assert_close(kept, 0.04 / 0.045 * ones)
+    # No noise in most of the picture: what differs elsewhere was moved, and is kept.
+    moved = torch.zeros_like(ones)
+    moved[..., 48:] = 0.01
+    kept = coherent._kept(0.04 * ones, moved, ones[:, :1], left)
+    torch.testing.assert_close(kept, ones, atol=0.005, rtol=0)
+    # Both: the truth's detail is alike to r of what has no noise.
+    moved[..., :48] = 0.01
+    moved[..., 48:] = 0.03
+    kept = coherent._kept(0.04 * ones, moved, ones[:, :1], left)
+    signal, unlike = 0.04, 0.015  # of the whole picture
+    overall = (signal * (signal + unlike - 0.01)) ** 0.5 / (signal + 0.5 * unlike)
+    within = (signal * (signal + 0.03 - 0.01)) ** 0.5 / (signal + 0.5 * 0.03)
+    assert float(kept[0, 0, 32, -1]) == pytest.approx(0.5 * (overall + within), rel=2e-3)
 
 
 def test_one_frame_or_none_that_overlaps_is_the_mean() -> None:
