@@ -72,6 +72,7 @@ def test_fusions_by_name() -> None:
     assert FUSIONS == ("none", "mean", "coherent", "rsa2", "rsa2-lite")
     assert load_fusion("none") is None
     assert load_fusion("mean") is mean_fusion
+    assert isinstance(load_fusion("coherent"), CoherentFusion)
     with pytest.raises(ValueError, match="unknown fusion 'median'; choose one of none, mean"):
         load_fusion("median")  # type: ignore[arg-type]
 
@@ -94,7 +95,7 @@ def distance(picture: Tensor, scene: Tensor) -> float:
 
 def test_frames_that_agree_keep_all_of_their_detail() -> None:
     scene, frames = noisy_frames(0.0)
-    torch.testing.assert_close(load_fusion("coherent")(frames).image, scene)  # type: ignore[misc]
+    torch.testing.assert_close(CoherentFusion()(frames).image, scene)
 
 
 def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:

@@ -134,7 +134,7 @@ def test_flows_are_recorded_in_the_main_thread_unless_told_otherwise(monkeypatch
     cases: list[tuple[bool | None, bool, int]] = [(None, False, 1), (None, True, 0), (True, True, 1), (False, False, 0)]
     for recording, threaded, recorded in cases:
         flow = NeuralFlow(network, graphs=recording)
-        flow._found = lambda first, second: torch.zeros(2, 3, 64, 64)  # type: ignore[method-assign]
+        flow._found = lambda first, second: torch.zeros(2, 3, 64, 64)  # type: ignore[method-assign]  # no network needed
         asked.clear()
         if threaded:
             with ThreadPoolExecutor(1) as pool:

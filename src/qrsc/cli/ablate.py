@@ -5,20 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from qrsc.cli.studies import (
-    StudyOptions,
-    Training,
-    made_with,
-    planned,
-    published,
-    require_free,
-    settle,
-    study_scores,
-    study_sequences,
-    table_files,
-    train_missing,
-    weights_lines,
-)
+from qrsc.cli.studies import StudyOptions, Training, published, scored, weights_lines
 from qrsc.evaluate.studies.ablation import ablation_rows, chart_names, format_ablation, write_ablation_charts
 from qrsc.evaluate.studies.entries import Manifest
 from qrsc.evaluate.studies.manifest import read_ablation
@@ -29,16 +16,8 @@ TABLE = "ablation"
 def ablate_rows(path: Path, training: Training, options: StudyOptions) -> str:
     """Trains what is missing if asked to, scores all rows, and returns the table."""
     manifest = read_ablation(path)
-    plan = planned(manifest, training)
-    charts = [] if options.plots is None else [options.plots / name for name in chart_names(manifest)]
-    require_free(table_files(options.out, TABLE) + charts, options.force)
-    settings = settle(manifest, options)
-    sets = study_sequences(manifest, options.device, quiet=options.quiet)
-    if training.wanted:
-        train_missing(manifest, plan, options)
-    scores = study_scores(manifest, sets, settings, quiet=options.quiet)
+    scores, made = scored(manifest, training, options, TABLE, chart_names(manifest))
     rows = ablation_rows(manifest, scores)
-    made = made_with(settings, sets)
     return published(
         options,
         TABLE,

@@ -5,20 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from qrsc.cli.studies import (
-    StudyOptions,
-    Training,
-    made_with,
-    planned,
-    published,
-    require_free,
-    settle,
-    study_scores,
-    study_sequences,
-    table_files,
-    train_missing,
-    weights_lines,
-)
+from qrsc.cli.studies import StudyOptions, Training, published, scored, weights_lines
 from qrsc.evaluate.studies.entries import Manifest
 from qrsc.evaluate.studies.generalisation import (
     FIGURES,
@@ -35,16 +22,8 @@ TABLE = "generalisation"
 def generalise_checkpoints(path: Path, training: Training, options: StudyOptions) -> str:
     """Trains what is missing if asked to, scores every checkpoint on every data set, and returns the table."""
     manifest = read_generalisation(path)
-    plan = planned(manifest, training)
-    maps = [] if options.plots is None else [options.plots / heat_map_name(figure) for figure in FIGURES]
-    require_free(table_files(options.out, TABLE) + maps, options.force)
-    settings = settle(manifest, options)
-    sets = study_sequences(manifest, options.device, quiet=options.quiet)
-    if training.wanted:
-        train_missing(manifest, plan, options)
-    scores = study_scores(manifest, sets, settings, quiet=options.quiet)
+    scores, made = scored(manifest, training, options, TABLE, map(heat_map_name, FIGURES))
     rows = generalisation_rows(manifest, scores)
-    made = made_with(settings, sets)
     return published(
         options,
         TABLE,

@@ -66,7 +66,26 @@ class Training:
     minutes: float | None
 
 
-def planned(manifest: Manifest, training: Training) -> TrainingPlan:
+def scored(
+    manifest: Manifest, training: Training, options: StudyOptions, name: str, pictures: Iterable[str]
+) -> tuple[list[FrameScore], str]:
+    """The figures of all frames, after what is missing was trained if asked to, and a line on how they were made.
+
+    Args:
+        name: of the study's table.
+        pictures: files that will be drawn into the folder for plots.
+    """
+    plan = _planned(manifest, training)
+    drawn = [] if options.plots is None else [options.plots / picture for picture in pictures]
+    _require_free(_table_files(options.out, name) + drawn, options.force)
+    settings = _settle(manifest, options)
+    sets = _study_sequences(manifest, options.device, quiet=options.quiet)
+    if training.wanted:
+        _train_missing(manifest, plan, options)
+    return _study_scores(manifest, sets, settings, quiet=options.quiet), made_with(settings, sets)
+
+
+def _planned(manifest: Manifest, training: Training) -> TrainingPlan:
     """How to train; mistakes of the manifest's settings are told whether they are used or not."""
     if not training.wanted and (training.steps is not None or training.minutes is not None):
         raise ValueError("--steps and --minutes say how long to --train; give that, too, or leave them out.")
@@ -78,7 +97,7 @@ def planned(manifest: Manifest, training: Training) -> TrainingPlan:
     return plan
 
 
-def train_missing(manifest: Manifest, plan: TrainingPlan, options: StudyOptions) -> None:
+def _train_missing(manifest: Manifest, plan: TrainingPlan, options: StudyOptions) -> None:
     """Trains the networks of a study whose own weights are missing."""
     if not to_train(manifest.variants):
         return
@@ -90,7 +109,7 @@ def train_missing(manifest: Manifest, plan: TrainingPlan, options: StudyOptions)
         require_own_weights(variant)
 
 
-def settle(manifest: Manifest, options: StudyOptions) -> Settings:
+def _settle(manifest: Manifest, options: StudyOptions) -> Settings:
     """How variants are scored; all that can be told to fail without computing anything fails here."""
     metrics = manifest.metrics
     if options.metrics is not None:
@@ -105,12 +124,12 @@ def settle(manifest: Manifest, options: StudyOptions) -> Settings:
     return Settings(flow, manifest.at, metrics, options.device, options.cache_flow, options.out)
 
 
-def table_files(out: Path | None, name: str) -> list[Path]:
+def _table_files(out: Path | None, name: str) -> list[Path]:
     """The files that a study leaves in a folder, besides its record."""
     return [] if out is None else [*(out / f"{name}{suffix}" for suffix in FORMS.values()), out / FRAMES]
 
 
-def require_free(files: Iterable[Path], force: bool) -> None:
+def _require_free(files: Iterable[Path], force: bool) -> None:
     """Said before anything is computed, and not after hours of it."""
     taken = [str(path) for path in files if path.exists()]
     if taken and not force:
@@ -120,7 +139,7 @@ def require_free(files: Iterable[Path], force: bool) -> None:
         )
 
 
-def study_sequences(manifest: Manifest, device: torch.device, *, quiet: bool) -> dict[str, list[SequenceFiles]]:
+def _study_sequences(manifest: Manifest, device: torch.device, *, quiet: bool) -> dict[str, list[SequenceFiles]]:
     """The sequences of all data sets, by name in the manifest's order."""
     found: dict[str, list[SequenceFiles]] = {}
     rendering = torch.device("cpu") if device.type == "mps" else device  # motion is worked out in double precision
@@ -134,7 +153,7 @@ def study_sequences(manifest: Manifest, device: torch.device, *, quiet: bool) ->
     return {entry.name: found[entry.name] for entry in manifest.sets}
 
 
-def study_scores(
+def _study_scores(
     manifest: Manifest, sets: Mapping[str, list[SequenceFiles]], settings: Settings, *, quiet: bool
 ) -> list[FrameScore]:
     """The figures of all frames, with a warning for variants without weights."""
@@ -187,7 +206,7 @@ def published(
     scores: Sequence[FrameScore],
     draw: Callable[[Path], list[Path]],
 ) -> str:
-    """The table in the form that was asked for; the `table_files` and pictures are left where they were asked for.
+    """The table in the form that was asked for; the `_table_files` and pictures are left where they were asked for.
 
     Args:
         table: the study's table in a form.

@@ -69,8 +69,8 @@ class NeuralFlow:
         self.thorough = thorough
         self._rough = torch.compile(self.network.rough) if compiled else self.network.rough
         self._forward = torch.compile(self.network) if compiled else self.network
-        self._graphs = Graphs() if graphs is not False else None
-        self._in_any_thread = graphs is True
+        self.graphs = graphs
+        self._graphs = Graphs()
         self._device: torch.device | None = None
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
@@ -83,9 +83,8 @@ class NeuralFlow:
         if first.device != self._device:
             self._device = first.device
             self.network.to(first.device)
-            if self._graphs is not None:
-                self._graphs.clear()
-        if self._graphs is not None and first.is_cuda and (self._in_any_thread or _in_main_thread()):
+            self._graphs.clear()
+        if first.is_cuda and (_in_main_thread() if self.graphs is None else self.graphs):
             found = self._graphs(self._found, "flows", first, second)
         else:
             found = self._found(first, second)

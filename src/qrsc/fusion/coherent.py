@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc.blurring import binomial_blur
 from qrsc.colours import from_ycc, to_ycc
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.mean import mean_weights, weighted_mean
@@ -120,21 +121,12 @@ def _wiener(alike: Tensor, unlike: Tensor, noise: Tensor, left: Tensor) -> Tenso
 def _bands(values: Tensor) -> Iterator[Tensor]:
     """Detail of `[B, 3, H, W]` that a binomial blur takes away, finest first."""
     for band in range(BANDS):
-        smooth = _blurred(values, 2**band)
+        smooth = binomial_blur(values, 2**band)
         yield values - smooth
         values = smooth
-
-
-def _blurred(values: Tensor, step: int) -> Tensor:
-    """Under the window 1, 2, 1 with so many pixels between, in rows and columns."""
-    padded = F.pad(values, (step, step, step, step), mode="replicate")
-    rows = (padded[..., : -2 * step, :] + padded[..., 2 * step :, :]).mul_(0.25)
-    rows.add_(padded[..., step:-step, :], alpha=0.5)
-    columns = (rows[..., : -2 * step] + rows[..., 2 * step :]).mul_(0.25)
-    return columns.add_(rows[..., step:-step], alpha=0.5)
 
 
 def _by_cell(values: Tensor) -> Tensor:
     """Means over cells, a little smoothed; the cells of a mirrored picture are mirrored."""
     rows, columns = (-(-side // CELL) for side in values.shape[-2:])
-    return _blurred(F.adaptive_avg_pool2d(values, (rows, columns)), 1)
+    return binomial_blur(F.adaptive_avg_pool2d(values, (rows, columns)))

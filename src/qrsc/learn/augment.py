@@ -50,8 +50,13 @@ def photometric(first: Tensor, second: Tensor, generator: torch.Generator) -> tu
         # Photon noise grows with the square root of the light.
         grain = torch.randn(frame.shape, generator=generator, device=device)
         frame = frame + noise * (0.3 + frame.sqrt()) * grain
-        changed.append((frame.clamp(0.0, 1.0) * 255.0).round() / 255.0)
+        changed.append(in_bytes(frame))
     return changed[0], changed[1]
+
+
+def in_bytes(frames: Tensor) -> Tensor:
+    """In [0, 1], in steps of 1 / 255."""
+    return (frames.clamp(0.0, 1.0) * 255.0).round() / 255.0
 
 
 def _draw_looks(uniform: Draw, strength: float) -> dict[str, Tensor]:

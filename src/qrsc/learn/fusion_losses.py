@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.blurring import binomial_blur
 from qrsc.colours import LUMA
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -52,7 +53,7 @@ def laplacian(picture: Tensor, truth: Tensor) -> Tensor:
     for _ in range(LEVELS):
         if min(difference.shape[-2:]) < 2:
             break
-        coarse = F.avg_pool2d(_smoothed(difference), 2, ceil_mode=True, count_include_pad=False)
+        coarse = F.avg_pool2d(binomial_blur(difference), 2, ceil_mode=True, count_include_pad=False)
         spread = F.interpolate(coarse, size=difference.shape[-2:], mode="bilinear", align_corners=False)
         total = total + _mean((difference - spread).abs())
         difference = coarse
@@ -155,13 +156,6 @@ def _vgg() -> _Vgg:
 def _mean(values: Tensor) -> Tensor:
     """`[B]` from `[B, ...]`."""
     return values.flatten(1).mean(1)
-
-
-def _smoothed(values: Tensor) -> Tensor:
-    """Under a binomial window of 3 x 3 pixels."""
-    padded = F.pad(values, (1, 1, 1, 1), mode="replicate")
-    rows = 0.25 * padded[..., :-2, :] + 0.5 * padded[..., 1:-1, :] + 0.25 * padded[..., 2:, :]
-    return 0.25 * rows[..., :-2] + 0.5 * rows[..., 1:-1] + 0.25 * rows[..., 2:]
 
 
 def _ranks(picture: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair
 from qrsc.learn.alignment import Alignment, AlignmentMotion, clip_flows
+from qrsc.learn.augment import in_bytes
 from qrsc.learn.fusion_samples import FusionSamples, join_samples
 from qrsc.learn.rendering import LONGEST_EXPOSURE
 from qrsc.simulate.library import TextureLibrary
@@ -111,12 +112,10 @@ class WorldSamples:
         frames = torch.stack(
             [render_rs(scene, readout, k, exposure=exposure, exposures=5) for k in range(self.frames)], 1
         )
-        camera = sample_sensor(self.scenes, self.frames, generator, effects=CAMERA_EFFECTS)
-        if rand["camera"] < self.camera:
-            frames = _in_bytes(apply_sensor(frames, camera, generator))
-        else:
-            camera = Sensor()
-            frames = _in_bytes(_noisy(frames, NOISE * rand["noise"] ** 2, generator))
+        filmed = rand["camera"] < self.camera
+        camera = sample_sensor(self.scenes, self.frames, generator, effects=CAMERA_EFFECTS if filmed else ())
+        noise = NOISE * rand["noise"] ** 2
+        frames = in_bytes(apply_sensor(frames, camera, generator) if filmed else _noisy(frames, noise, generator))
         flows: list[ConfidentFlows] = []
         if self.motion == "none":
             pass  # nothing is moved
@@ -193,10 +192,6 @@ def _noisy(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     seed = int(torch.randint(2**31, (), generator=generator))
     grain = torch.randn(frames.shape, generator=torch.Generator(frames.device).manual_seed(seed), device=frames.device)
     return frames + noise * (0.3 + frames.clamp_min(0.0).sqrt()) * grain
-
-
-def _in_bytes(frames: Tensor) -> Tensor:
-    return (frames.clamp(0.0, 1.0) * 255.0).round() / 255.0
 
 
 def _through_lens(picture: Tensor, camera: Sensor, generator: torch.Generator) -> Tensor:

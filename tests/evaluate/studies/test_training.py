@@ -39,7 +39,16 @@ from .toys import TINY_LITE, save_tiny
 
 pytest.importorskip("pytorch_lightning")
 
-MANIFEST = """
+RECIPE = """\
+batch = 1
+size = "64x64"
+crop = "32x32"
+scenes = 1
+pool = 3
+flow = "true"
+"""
+MANIFEST = (
+    """
 flow = "dis"
 metrics = ["psnr"]
 [sets.mini]
@@ -56,14 +65,10 @@ frames = 3
 [rows.given]
 weights = "given.safetensors"
 [training]
-batch = 1
-size = "64x64"
-crop = "32x32"
-scenes = 1
-pool = 3
-flow = "true"
 loss = ["charbonnier", "mse"]
 """
+    + RECIPE
+)
 
 
 def painted(photographs: Path | None, device: object) -> TextureLibrary:
@@ -124,7 +129,8 @@ def test_what_is_trained(tmp_path: Path) -> None:
         require_trained_alike([cut, new, own])
 
 
-CROSSED = """
+CROSSED = (
+    """
 flow = "dis"
 metrics = ["ssim"]
 network = {{ widths = [8, 8, 8], depths = [1, 1, 1] }}
@@ -142,13 +148,9 @@ trained_on = "sim-shake"
 kind = "rsa2-lite"
 [training]
 steps = 1
-batch = 1
-size = "64x64"
-crop = "32x32"
-scenes = 1
-pool = 3
-flow = "true"
 """
+    + RECIPE
+)
 
 
 def test_checkpoints_are_trained_on_worlds_of_their_sets(

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from qrsc.blurring import binomial_blur
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_point_becomes_the_window_and_a_flat_picture_stays(step: int) -> None:
+    point = torch.zeros(1, 1, 9, 9)
+    point[..., 4, 4] = 16.0
+    places = torch.tensor([4 - step, 4, 4 + step])
+    window = binomial_blur(point, step)[0, 0][places[:, None], places]
+    assert window.tolist() == [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
+    flat = torch.full((2, 3, 5, 4), 0.3)
+    torch.testing.assert_close(binomial_blur(flat, step), flat)
