@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
+from qrsc.colours import grey
 from qrsc.fusion import FUSIONS, AlignedFrames, CoherentFusion, coherent, load_fusion, mean_fusion
-from qrsc.fusion.mean import DISAGREEMENT, TIME_CONSTANT
+from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT, TIME_CONSTANT, mean_weights
 
 
 def aligned(frames: Tensor, valid: Tensor, distance: Tensor, centre: int = 1) -> AlignedFrames:
@@ -114,17 +116,52 @@ def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:
     assert distance(CoherentFusion()(lonely).image[..., : half - 8], scene[..., : half - 8]) < 0.95 * before
 
 
+def test_calmed_frames_keep_what_the_mean_keeps() -> None:
+    _, frames = noisy_frames(0.05)
+    calm = coherent.calmed(frames)
+    # All of them by the same weights: the order of weighing detail and adding up frames does not matter.
+    equal = torch.full_like(frames.valid, 1.0 / 3.0, dtype=frames.frames.dtype)
+    shares = coherent._shares(frames, mean_weights(frames, CALM_DISAGREEMENT))
+    fused = coherent._weighed((equal * frames.frames).sum(1), shares)
+    torch.testing.assert_close((equal * calm.frames).sum(1), fused, atol=2e-3, rtol=0)
+    assert float((calm.frames - frames.frames).abs().mean()) > 0.01
+    alone = replace(
+        frames,
+        **{name: getattr(frames, name)[:, 1:2] for name in ("frames", "correction_fields", "valid", "time_distance")},
+        centre=0,
+    )
+    calm = coherent.calmed(alone)
+    torch.testing.assert_close(calm.frames, alone.frames)
+    assert calm.detail is not None
+    assert not calm.detail.any()
+
+
+def test_detail_that_was_taken_away_comes_back_through_gates() -> None:
+    _, frames = noisy_frames(0.05)
+    calm = coherent.calmed(frames)
+    gates = torch.zeros(1, 3, 2, *frames.frames.shape[-2:])
+    torch.testing.assert_close(coherent.restored(calm, gates), calm.frames)
+    torch.testing.assert_close(coherent.restored(calm, gates + 1.0), frames.frames)
+    gates[:, :, 0] = 1.0  # brightness alone
+    half = coherent.restored(calm, gates)
+    torch.testing.assert_close(grey(half), grey(frames.frames))
+    assert float((half - frames.frames).abs().mean()) > 1e-3
+    with pytest.raises(ValueError, match="nothing was taken away"):
+        coherent.restored(frames, gates)
+
+
 def test_how_much_is_kept_is_wieners_share() -> None:
     ones = torch.ones(1, 3, 64, 64)
     left = torch.full((1, 1, 8, 8), 0.5)
     # Noise that is the same everywhere: S / (S + e N).
     kept = coherent._kept(0.04 * ones, 0.01 * ones, ones[:, :1], left)
-    torch.testing.assert_close(kept, 0.04 / 0.045 * ones)
+    cells = torch.ones(1, 3, 8, 8)
+    torch.testing.assert_close(kept, 0.04 / 0.045 * cells)
     # No noise in most of the picture: what differs elsewhere was moved, and is kept.
     moved = torch.zeros_like(ones)
     moved[..., 48:] = 0.01
     kept = coherent._kept(0.04 * ones, moved, ones[:, :1], left)
-    torch.testing.assert_close(kept, ones, atol=0.005, rtol=0)
+    torch.testing.assert_close(kept, cells, atol=0.005, rtol=0)
     # Both: the truth's detail is alike to r of what has no noise.
     moved[..., :48] = 0.01
     moved[..., 48:] = 0.03
@@ -132,7 +169,7 @@ def test_how_much_is_kept_is_wieners_share() -> None:
     signal, unlike = 0.04, 0.015  # of the whole picture
     overall = (signal * (signal + unlike - 0.01)) ** 0.5 / (signal + 0.5 * unlike)
     within = (signal * (signal + 0.03 - 0.01)) ** 0.5 / (signal + 0.5 * 0.03)
-    assert float(kept[0, 0, 32, -1]) == pytest.approx(0.5 * (overall + within), rel=2e-3)
+    assert float(kept[0, 0, 4, -1]) == pytest.approx(0.5 * (overall + within), rel=2e-3)
 
 
 def test_one_frame_or_none_that_overlaps_is_the_mean() -> None:

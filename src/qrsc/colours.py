@@ -9,6 +9,12 @@ LUMA = (0.299, 0.587, 0.114)  # parts of red, green and blue in the brightness: 
 _TO_YCC = torch.tensor((LUMA, (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312)), dtype=torch.float64)
 
 
+def grey(pictures: Tensor) -> Tensor:
+    """The brightness of RGB `[..., 3, H, W]`, `[..., 1, H, W]`."""
+    red, green, blue = pictures.unsqueeze(-3).unbind(-4)
+    return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
+
+
 def to_ycc(pictures: Tensor) -> Tensor:
     """`[B, 3, H, W]` RGB to brightness and colour differences; at least in single precision."""
     return _mixed(pictures, _TO_YCC)

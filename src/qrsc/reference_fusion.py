@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -59,17 +60,40 @@ def rsa2(weights: Weights, options: Rsa2Options, aligned: AlignedFrames) -> Tens
     channels = channels - channels.sum((1, 3, 4), keepdim=True) / count
     if options.validity:
         channels = torch.cat([channels, aligned.valid.to(channels), aligned.time_distance], 2)
+    if options.detail:
+        assert aligned.detail is not None
+        channels = torch.cat([channels, 10.0 * _brightness(aligned.detail)], 2)
     levels = _encoded(weights, options, channels.transpose(1, 2))
-    features, fused = levels[-1], None
+    features, scales = levels[-1], []
     for number, skipped in enumerate(reversed(levels[:-1])):
         features = _leaky(_transposed(features, weights, f"decoder.enlarge.{number}", (1, 2, 2), (0, 0, 0)))
         features = torch.cat([features, skipped], 1)
         smooth = f"decoder.smooth.{number}"
         found = _residual(_leaky(_convolved(features, weights, f"{smooth}.enter")), weights, f"{smooth}.residual")
+        scales.append(found)
+    if options.detail:
+        aligned = replace(aligned, frames=_restored(weights, scales[-1], aligned))
+    fused = None
+    for number, found in enumerate(scales):
         head = _head(weights, options, number, found, aligned)
         fused = head if fused is None else _twice_as_large(fused) + head
     assert fused is not None
     return fused
+
+
+def _restored(weights: Weights, features: Tensor, aligned: AlignedFrames) -> Tensor:
+    """Frames with as much of their detail back as its gates say, brightness and colours apart."""
+    detail, frames = aligned.detail, []
+    assert detail is not None
+    for i in range(detail.shape[1]):
+        gates = _twice_as_large(_convolved(features[:, :, i : i + 1], weights, "gates").squeeze(2))
+        brightness = _brightness(detail[:, i])
+        frames.append(aligned.frames[:, i] + gates[:, :1] * brightness + gates[:, 1:] * (detail[:, i] - brightness))
+    return torch.stack(frames, 1)
+
+
+def _brightness(picture: Tensor) -> Tensor:
+    return (torch.tensor([0.299, 0.587, 0.114]).to(picture).reshape(3, 1, 1) * picture).sum(-3, keepdim=True)
 
 
 def _encoded(weights: Weights, options: Rsa2Options, features: Tensor) -> list[Tensor]:
@@ -133,7 +157,11 @@ def _head(weights: Weights, options: Rsa2Options, number: int, features: Tensor,
     count = frames.shape[1]
     average = sum(features[:, :, i] for i in range(count)) / count
     assert isinstance(average, Tensor)
-    likely = _prior(frames, valid, distance, aligned.centre) if options.prior else torch.zeros_like(distance)
+    likely = (
+        _prior(frames, valid, distance, aligned.centre, 0.25 if options.detail else 0.15)
+        if options.prior
+        else torch.zeros_like(distance)
+    )
     outputs, masks = [], []
     for i in range(count):
         taps = [_subnet(features[:, :, i], weights, f"heads.{number}.{part}") for part in ("weights", "alpha", "beta")]
@@ -151,14 +179,14 @@ def _head(weights: Weights, options: Rsa2Options, number: int, features: Tensor,
     return fused
 
 
-def _prior(frames: Tensor, valid: Tensor, distance: Tensor, centre: int) -> Tensor:
+def _prior(frames: Tensor, valid: Tensor, distance: Tensor, centre: int, differ: float) -> Tensor:
     """Closeness in time, likeness to the centre frame within 5 x 5 pixels, and validity; `[B, T, 1, H, W]`."""
     batch, count, _, height, width = frames.shape
     result = torch.empty_like(distance)
     for b, i, y, x in itertools.product(range(batch), range(count), range(height), range(width)):
         rows, columns = slice(max(y - 2, 0), y + 3), slice(max(x - 2, 0), x + 3)
         difference = frames[b, i, :, rows, columns] - frames[b, centre, :, rows, columns]
-        unlike = (difference**2).mean() / 0.15**2 if float(valid[b, centre, 0, y, x]) > 0.5 else 0.0
+        unlike = (difference**2).mean() / differ**2 if float(valid[b, centre, 0, y, x]) > 0.5 else 0.0
         shown = valid[b, i, 0, y, x]
         if i == centre:
             shown = shown + 1.0 - max(valid[b, j, 0, y, x] for j in range(count))

@@ -8,6 +8,7 @@ import torch
 from qrsc import reference_fusion
 from qrsc.flow.network import parameter_count
 from qrsc.fusion import AlignedFrames, mean_fusion
+from qrsc.fusion.coherent import calmed
 from qrsc.fusion.heads import AdaCofHead, time_weights
 from qrsc.fusion.neural import NetworkFusion, tile_starts
 from qrsc.fusion.rsa2 import Rsa2Network, Rsa2Options, unit_time_distance
@@ -20,14 +21,15 @@ from .samples import SMALL, aligned_frames, randomise
     [
         (replace(SMALL, validity=False, prior=False), 3, (16, 16)),
         (SMALL, 2, (32, 16)),
+        (replace(SMALL, detail=True), 2, (16, 16)),
         (replace(SMALL, fields=False, time_grid="none"), 1, (16, 16)),
     ],
-    ids=["published", "ours", "one frame"],
+    ids=["published", "ours", "with detail", "one frame"],
 )
 def test_the_network_is_its_twin(options: Rsa2Options, count: int, size: tuple[int, int]) -> None:
     network = Rsa2Network(options).double()
     randomise(network)
-    aligned = aligned_frames(count, size, dtype=torch.float64)
+    aligned = calmed(aligned_frames(count, size, dtype=torch.float64))
     with torch.no_grad():
         expected = reference_fusion.rsa2(network.state_dict(), options, aligned)
         found = network(aligned)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from qrsc.fusion import mean_fusion
 from qrsc.fusion.lite import LiteNetwork
-from qrsc.fusion.neural import NetworkFusion, build_network
+from qrsc.fusion.neural import NetworkFusion, build_network, fusion_from_file
 from qrsc.learn.fusion_samples import FusionSamples, SamplePool
 from qrsc.learn.fusion_scores import fusion_table, score_fusion
 from qrsc.learn.fusion_train import WEIGHTS, FusionOptions, train_fusion
@@ -19,7 +20,7 @@ from qrsc.learn.state import load_state
 from qrsc.weights import WeightsError, load_strictly, read_weights
 
 pytest.importorskip("pytorch_lightning", reason="training needs the extra 'train'")
-from qrsc.learn.fusion_training import StepSchedule
+from qrsc.learn.fusion_training import FusionTraining, StepSchedule
 
 from .fusion_toys import TINY_LITE, TINY_RSA2, ToySamples
 
@@ -34,6 +35,7 @@ OPTIONS = FusionOptions(
     decay=0.9,
     pool=16,
     uses=8.0,
+    calm=False,  # toys agree on no detail
 )
 
 
@@ -76,6 +78,23 @@ def test_the_full_network_trains_in_the_papers_way(tmp_path: Path) -> None:
     network = train_fusion(tmp_path, ToySamples(scenes=2), options, progress_bar=False)
     assert load_state(tmp_path).step == 3
     assert network.options.prior is False  # type: ignore[union-attr]
+
+
+def test_calmed_frames_are_trained_on_and_the_weights_say_so(tmp_path: Path) -> None:
+    seen: dict[bool, list[Tensor]] = {True: [], False: []}
+    for calm, frames in seen.items():
+        folder = tmp_path / str(calm)
+        network = train_fusion(folder, ToySamples(scenes=2), replace(OPTIONS, steps=1, calm=calm), progress_bar=False)
+        fusion = fusion_from_file(folder / WEIGHTS)
+        assert fusion.calm is calm
+        with SamplePool(ToySamples(scenes=2), capacity=4, device="cpu", seed=3) as pool:
+            module = FusionTraining(network, pool, [], batch=2, schedule=StepSchedule(1.0, 1, 1e-4), calm=calm)
+            samples = pool.draw(2)
+        frames.append(module._prepared(samples).frames)
+        fused = fusion(samples.aligned()).image
+        torch.testing.assert_close(fused, NetworkFusion(fusion.network)(module._prepared(samples)).image)
+    torch.testing.assert_close(seen[False][0], samples.frames)
+    assert float((seen[True][0] - samples.frames).abs().mean()) > 0.01
 
 
 def test_a_run_stops_after_its_minutes_and_other_weights_are_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.colours import LUMA
+from qrsc.colours import grey
 from qrsc.flow.protocol import FlowPair, check_pair
 
 Preset = Literal["ultrafast", "fast", "medium"]
@@ -60,13 +60,12 @@ class DisFlow:
 
 def grey_pictures(frames: Tensor) -> Grey:
     """8-bit grey pictures, `[B, H, W]`, each side at least `MIN_SIDE`."""
-    red, green, blue = frames.detach().cpu().float().unbind(1)
-    grey = LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
-    height, width = grey.shape[-2:]
+    pictures = grey(frames.detach().cpu().float())
+    height, width = pictures.shape[-2:]
     right, bottom = max(0, MIN_SIDE - width), max(0, MIN_SIDE - height)
     if right or bottom:
-        grey = F.pad(grey.unsqueeze(1), (0, right, 0, bottom), mode="replicate").squeeze(1)
-    return np.ascontiguousarray((grey * 255.0).round().clamp(0, 255).to(torch.uint8).numpy())
+        pictures = F.pad(pictures, (0, right, 0, bottom), mode="replicate")
+    return np.ascontiguousarray((pictures[:, 0] * 255.0).round().clamp(0, 255).to(torch.uint8).numpy())
 
 
 def _dominant_shift(first: Grey, second: Grey) -> Flow:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,7 @@ class NeuralFlow:
             `qrsc.flow.filling`.
         compiled: let `torch.compile` make the network faster; the first pair of each size then takes a minute.
         graphs: on a CUDA device, record the work of each size at its second pair and replay it; see `Graphs`. At
-            640 x 480 an H200 then takes 11.5 ms for both flows, where launching 2,100 kernels takes 38 to 59. None does
-            so in the main thread: how a recording gets on with work that other threads send has not been tried.
+            640 x 480 an H200 then takes 11.5 ms for both flows, where launching 2,100 kernels takes 38 to 59.
         thorough: work on a processor, too, at the size that suits a GPU; takes about four times as long.
     """
 
@@ -56,7 +54,7 @@ class NeuralFlow:
         halved: bool = True,
         filled: bool = False,
         compiled: bool = False,
-        graphs: bool | None = None,
+        graphs: bool = True,
         thorough: bool = False,
     ) -> None:
         if scale is not None and not 0.0 < scale <= 1.0:
@@ -69,8 +67,7 @@ class NeuralFlow:
         self.thorough = thorough
         self._rough = torch.compile(self.network.rough) if compiled else self.network.rough
         self._forward = torch.compile(self.network) if compiled else self.network
-        self.graphs = graphs
-        self._graphs = Graphs()
+        self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
@@ -83,8 +80,9 @@ class NeuralFlow:
         if first.device != self._device:
             self._device = first.device
             self.network.to(first.device)
-            self._graphs.clear()
-        if first.is_cuda and (_in_main_thread() if self.graphs is None else self.graphs):
+            if self._graphs is not None:
+                self._graphs.clear()
+        if first.is_cuda and self._graphs is not None:
             found = self._graphs(self._found, "flows", first, second)
         else:
             found = self._found(first, second)
@@ -154,10 +152,6 @@ def network_size(described: dict[str, Any]) -> NetworkSize:
 def shipped_flow(name: str, *, thorough: bool = False) -> NeuralFlow:
     """The flow of a network with weights of the package, filled."""
     return NeuralFlow(load_network(name), filled=True, thorough=thorough)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def _prepared(frames: Tensor, size: tuple[int, int]) -> Tensor:

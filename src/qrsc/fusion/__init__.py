@@ -8,10 +8,19 @@ from typing import Literal, get_args
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.coherent import CoherentFusion
 from qrsc.fusion.mean import mean_fusion
-from qrsc.warp import Warped
+from qrsc.warp import Interpolation, Warped
 from qrsc.weights import shipped_weights
 
-__all__ = ["FUSIONS", "AlignedFrames", "CoherentFusion", "Fusion", "FusionName", "load_fusion", "mean_fusion"]
+__all__ = [
+    "FUSIONS",
+    "AlignedFrames",
+    "CoherentFusion",
+    "Fusion",
+    "FusionName",
+    "load_fusion",
+    "mean_fusion",
+    "wanted_interpolation",
+]
 
 Fusion = Callable[[AlignedFrames], Warped]
 FusionName = Literal["none", "mean", "coherent", "rsa2", "rsa2-lite"]
@@ -21,6 +30,12 @@ _NAMES: tuple[FusionName, ...] = get_args(FusionName)
 FUSIONS: tuple[FusionName, ...] = tuple(
     name for name in _NAMES if name in ("none", "mean", "coherent") or name in shipped_weights()
 )
+
+
+def wanted_interpolation(fusion: Fusion | None, frames: int) -> Interpolation:
+    """How frames should be sampled that a fusion gets so many of; softly if it does not say."""
+    wanted: Interpolation = getattr(fusion, "interpolation", "bilinear")
+    return getattr(fusion, "interpolation_alone", wanted) if frames == 1 else wanted
 
 
 def load_fusion(name: FusionName) -> Fusion | None:

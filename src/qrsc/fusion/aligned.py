@@ -17,6 +17,7 @@ class AlignedFrames:
         valid: `[B, T, 1, H, W]` bool, where a corrected frame can be trusted.
         time_distance: `[B, T, 1, H, W]`, how far in time, in frame intervals, each row was exposed from the instant.
         centre: which of the T is the frame whose instant it is; the middle one (`T // 2`) but at the ends of a clip.
+        detail: `[B, T, 3, H, W]`, what `qrsc.fusion.coherent.calmed` took away from the frames, if they are calmed.
         gamma: the readout ratio, one for all or `[B]`; only some ablations of the network ask for it.
     """
 
@@ -26,3 +27,4 @@ class AlignedFrames:
     time_distance: Tensor
     centre: int
     gamma: float | Tensor | None = None
+    detail: Tensor | None = None

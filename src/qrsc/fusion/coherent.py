@@ -1,10 +1,11 @@
-"""A mean of the corrected frames without the fine detail that is noise.
+"""Corrected frames, and a mean of them, without the fine detail that is noise.
 
 Sampled sharply, frames keep their detail and their noise; sampled softly, they lose both. Here they are sampled sharply
-and fused by `mean`, and then detail is weighed by what the clip says about itself. Two frames of the scene have detail
-of energy E each and a mean product S. They differ by noise, of energy n alike all over the picture, and by motion that
-was not found, which makes their detail alike to the part r^2 = S / (E - n), and either one to the truth's to the part
-r. The mean has detail of energy V = S + e (E - S), where e is the sum of the squared weights. A Wiener filter keeps
+and detail is weighed by what the clip says about itself: that of the mean, or that of every frame before a network
+fuses them. Two frames of the scene have detail of energy E each and a mean product S. They differ by noise, of energy n
+alike all over the picture, and by motion that was not found, which makes their detail alike to the part
+r^2 = S / (E - n), and either one to the truth's to the part r. The mean has detail of energy V = S + e (E - S), where e
+is the sum of the squared weights. A Wiener filter keeps
 
     r (E - n) / V
 
@@ -15,15 +16,16 @@ in two bands.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.blurring import binomial_blur
-from qrsc.colours import from_ycc, to_ycc
+from qrsc.colours import from_ycc, grey, to_ycc
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.mean import mean_weights, weighted_mean
+from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, weighted_mean
 from qrsc.warp import Interpolation, Warped
 
 # Detail of up to about 1.5 pixels, and of about 3. A third band gains nothing on real frames.
@@ -36,8 +38,8 @@ LEAST_OVERLAP = 0.01
 # Noise is what frames differ by in the calmer half of the cells. In the calmer quarter real samples lose 0.03 dB and
 # simulated clips, which have no noise, gain 0.06; at three quarters it is +0.02 and -0.13.
 CALM = 0.5
-# Frames that differ by this much count 1/e as much. Softer than in `mean` alone: a faint double image is weighed down.
-DISAGREEMENT = 0.25
+
+DETAIL_SCALE = 10.0  # what is taken away is a hundredth or two, colours are 1; to a network they should be alike
 
 
 class CoherentFusion:
@@ -45,21 +47,64 @@ class CoherentFusion:
 
     Attributes:
         interpolation: how the frames should be sampled that it is given.
+        interpolation_alone: the same for one frame alone: nothing would take the noise of sharp sampling away.
     """
 
     interpolation: Interpolation = "bicubic"
+    interpolation_alone: Interpolation = "bilinear"
 
     def __call__(self, aligned: AlignedFrames) -> Warped:
         """`[B, 3, H, W]`, and where any of the frames shows the pixel, `[B, 1, H, W]` bool."""
-        weights = mean_weights(aligned, DISAGREEMENT)
+        weights = mean_weights(aligned, CALM_DISAGREEMENT)
         mean = weighted_mean(aligned, weights)
         if aligned.frames.shape[1] == 1:
             return mean
-        return Warped(_agreed(mean.image, aligned, weights), mean.valid)
+        return Warped(_weighed(mean.image, _shares(aligned, weights)), mean.valid)
 
 
-def _agreed(mean: Tensor, aligned: AlignedFrames, weights: Tensor) -> Tensor:
-    """The mean `[B, 3, H, W]` with the detail that frames agree on.
+def calmed(aligned: AlignedFrames) -> AlignedFrames:
+    """The frames with as much of their detail as `CoherentFusion` keeps of the mean's; one alone stays as it is."""
+    frames = aligned.frames
+    if frames.shape[1] == 1:
+        return replace(aligned, detail=torch.zeros_like(frames))
+    shares = _shares(aligned, mean_weights(aligned, CALM_DISAGREEMENT))
+    kept = torch.stack([_weighed(each, shares) for each in frames.unbind(1)], 1)
+    return replace(aligned, frames=kept, detail=frames - kept)
+
+
+def restored(aligned: AlignedFrames, gates: Tensor) -> Tensor:
+    """Calmed frames with some of the detail back that was taken away from them, `[B, T, 3, H, W]`.
+
+    Args:
+        gates: `[B, T, 2, H, W]`, how much of its brightness and of its colours; 0 is none, 1 all.
+    """
+    detail = _taken(aligned)
+    brightness = grey(detail)
+    return aligned.frames + gates[:, :, :1] * brightness + gates[:, :, 1:] * (detail - brightness)
+
+
+def visible_detail(aligned: AlignedFrames) -> Tensor:
+    """The brightness of what was taken away from calmed frames, at a size that a network sees, `[B, T, 1, H, W]`."""
+    return DETAIL_SCALE * grey(_taken(aligned))
+
+
+def _taken(aligned: AlignedFrames) -> Tensor:
+    if aligned.detail is None:
+        raise ValueError("nothing was taken away from these frames; give the network calmed ones.")
+    return aligned.detail
+
+
+def _weighed(pictures: Tensor, shares: list[Tensor]) -> Tensor:
+    """Pictures `[B, 3, H, W]` with shares `[B, 3, h, w]` of their bands; none gets colours that it did not have."""
+    rest = to_ycc(pictures)
+    for band, share in zip(_bands(rest), shares, strict=True):
+        rest = rest - (1.0 - F.interpolate(share, size=band.shape[-2:], mode="bilinear")) * band
+    least, most = (limit(pictures, (1, 2, 3), keepdim=True) for limit in (torch.amin, torch.amax))
+    return torch.clamp(from_ycc(rest).to(pictures.dtype), least, most)
+
+
+def _shares(aligned: AlignedFrames, weights: Tensor) -> list[Tensor]:
+    """How much of each band is kept in each cell, `[B, 3, h, w]`.
 
     Args:
         weights: `[B, T, 1, H, W]`, of the frames in the mean.
@@ -69,25 +114,21 @@ def _agreed(mean: Tensor, aligned: AlignedFrames, weights: Tensor) -> Tensor:
     left = _by_cell(weights.square().sum(1))  # [B, 1, h, w], of what frames differ by
     overlaps = [torch.minimum(weights[:, centre], weights[:, i]) for i in others]  # [B, 1, H, W] each
     overlap = torch.stack(overlaps).sum(0)
-    picture = to_ycc(mean)
-    own = _bands(to_ycc(aligned.frames[:, centre]))
     every = [_bands(to_ycc(aligned.frames[:, i])) for i in others]
-    rest = picture
-    for band in _bands(picture):
-        mine, theirs = next(own), [next(each) for each in every]
-        alike = torch.zeros_like(band)
-        unlike = torch.zeros_like(band)
-        for there, share in zip(theirs, overlaps, strict=True):
+    shares = []
+    for mine in _bands(to_ycc(aligned.frames[:, centre])):
+        alike, unlike = torch.zeros_like(mine), torch.zeros_like(mine)
+        for bands, weight in zip(every, overlaps, strict=True):
+            there = next(bands)
             difference = mine - there
-            alike.addcmul_(share * mine, there)
-            unlike.addcmul_(share * difference, difference, value=0.5)
-        rest = rest - (1.0 - _kept(alike, unlike, overlap, left)) * band
-    result = from_ycc(rest).to(mean.dtype)
-    return torch.clamp(result, mean.amin(), mean.amax())
+            alike.addcmul_(weight * mine, there)
+            unlike.addcmul_(weight * difference, difference, value=0.5)
+        shares.append(_kept(alike, unlike, overlap, left))
+    return shares
 
 
 def _kept(alike: Tensor, unlike: Tensor, overlap: Tensor, left: Tensor) -> Tensor:
-    """How much of a band is kept, 0 to 1.
+    """How much of a band is kept, 0 to 1, `[B, 3, h, w]`.
 
     Args:
         alike, unlike: `[B, 3, H, W]`, sums over pairs of frames of the product of their detail, and of half the squared
@@ -104,7 +145,7 @@ def _kept(alike: Tensor, unlike: Tensor, overlap: Tensor, left: Tensor) -> Tenso
     noise = torch.quantile(unlike_within.flatten(2), CALM, dim=2)[..., None, None]
     overall = _wiener(alike_overall, unlike_overall, noise, left)
     within = _wiener(alike_within, unlike_within, noise, left)
-    return F.interpolate(0.5 * (overall + within), size=alike.shape[-2:], mode="bilinear")
+    return 0.5 * (overall + within)
 
 
 def _wiener(alike: Tensor, unlike: Tensor, noise: Tensor, left: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qrsc.fusion.adacof import adacof
 from qrsc.fusion.convolutions import Subnet, each_frame
 from qrsc.fusion.encoder import SLOPE, keep_scale
-from qrsc.fusion.mean import log_weights
+from qrsc.fusion.mean import DISAGREEMENT, log_weights
 
 # A frame that does not show a pixel starts with e^-12 of the weight of one that does: enough to be left out, little
 # enough to be learned over.
@@ -30,23 +30,25 @@ class Pictures:
         valid: `[B, T, 1, H, W]`, float, 0 to 1.
         time_distance: `[B, T, 1, H, W]`, in frame intervals.
         centre: which of the T frames is the one whose instant it is.
+        disagreement: see `qrsc.fusion.mean.log_weights`.
     """
 
     frames: Tensor
     valid: Tensor
     time_distance: Tensor
     centre: int
+    disagreement: float = DISAGREEMENT
 
     def reduced(self, factor: int) -> Pictures:
         """The same at a fraction of the size."""
         if factor == 1:
             return self
         frames, valid, distance = (_pooled(value, factor) for value in (self.frames, self.valid, self.time_distance))
-        return Pictures(frames, valid, distance, self.centre)
+        return replace(self, frames=frames, valid=valid, time_distance=distance)
 
     def prior(self) -> Tensor:
         """Logarithms of weights `[B, T, 1, H, W]` to start from: those of `mean_fusion`."""
-        likely = log_weights(self.frames, self.valid > 0.5, self.time_distance, self.centre)
+        likely = log_weights(self.frames, self.valid > 0.5, self.time_distance, self.centre, self.disagreement)
         # What no frame shows is the centre one's: on samples of BS-RSC, 0.2 dB better than that of the nearest in time.
         unseen = 1.0 - self.valid.amax(1, keepdim=True)
         own = torch.arange(self.valid.shape[1], device=likely.device).reshape(1, -1, 1, 1, 1) == self.centre

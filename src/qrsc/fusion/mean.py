@@ -17,6 +17,8 @@ TIME_CONSTANT = 0.5
 # much: where the motion was found wrong, one surface would be seen twice. Without it there is a ghost beside thin
 # poles; on the same samples it costs 0.04, 0.05 and 0.01 dB.
 DISAGREEMENT = 0.15
+# The same where detail is weighed (see `qrsc.fusion.coherent`): a faint double image is weighed down there.
+CALM_DISAGREEMENT = 0.25
 WINDOW = 5  # pixels
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
+from qrsc.fusion.coherent import calmed
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2 import MULTIPLE, Rsa2Network, Rsa2Options
 from qrsc.graphs import Graphs
@@ -46,8 +47,8 @@ class NetworkFusion:
         tile: frames with a side above this go through in tiles that fade into each other; None is never.
         compiled: let `torch.compile` make the network faster; the first frame of each size then takes a minute.
         interpolation: how the frames should be sampled that it is given: as in its training.
-        graphs: on a CUDA device, record the work of each size at its second frame and replay it; see `Graphs`. None is
-            what `compiled` is.
+        calm: weigh the detail of the frames before; see `calmed`. As in its training, too.
+        graphs: on a CUDA device, record the work of each size at its second frame and replay it; see `Graphs`.
     """
 
     def __init__(
@@ -57,15 +58,17 @@ class NetworkFusion:
         tile: int | None = LARGEST_TILE,
         compiled: bool = False,
         interpolation: Interpolation = "bilinear",
-        graphs: bool | None = None,
+        calm: bool = False,
+        graphs: bool = True,
     ) -> None:
         if tile is not None and (tile % TILE_STEP or tile <= OVERLAP):
             raise ValueError(f"tile must be a multiple of {TILE_STEP} and over {OVERLAP}; got {tile}.")
         self.network = network.eval().requires_grad_(False)
         self.tile = tile
         self.interpolation: Interpolation = interpolation
+        self.calm = calm
         self._forward: Any = torch.compile(self.network, dynamic=False) if compiled else self.network
-        self._graphs = Graphs() if (compiled if graphs is None else graphs) else None
+        self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
 
     @torch.no_grad()
@@ -78,7 +81,8 @@ class NetworkFusion:
             if self._graphs is not None:
                 self._graphs.clear()
         height, width = frames.shape[-2:]
-        padded = _padded(_float32(aligned))
+        aligned = _float32(aligned)
+        padded = _padded(calmed(aligned) if self.calm else aligned)
         mean = self.network.input_mean(padded)
         if self.tile is None or max(height, width) <= self.tile:
             fused = self._fused(padded, mean)
@@ -90,22 +94,30 @@ class NetworkFusion:
     def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
         """What the network makes of frames it can take, `[B, 3, H, W]`."""
 
-        def run(
-            frames: Tensor, fields: Tensor, valid: Tensor, distance: Tensor, mean: Tensor, *gamma: Tensor
-        ) -> Tensor:
-            given = AlignedFrames(frames, fields, valid, distance, aligned.centre, gamma[0] if gamma else None)
+        names = ["frames", "correction_fields", "valid", "time_distance", "mean"]
+        names += [name for name in ("gamma", "detail") if getattr(aligned, name) is not None]
+
+        def run(*values: Tensor) -> Tensor:
+            given = dict(zip(names, values, strict=True))
+            mean = given.pop("mean")
+            frames = given["frames"]
             with torch.autocast(frames.device.type, torch.bfloat16, enabled=frames.is_cuda, cache_enabled=False):
-                fused: Tensor = self._forward(given, mean)
+                fused: Tensor = self._forward(AlignedFrames(**given, centre=aligned.centre), mean)
             return fused.float()
 
-        frames, gamma = aligned.frames, aligned.gamma
-        inputs = [frames, aligned.correction_fields, aligned.valid, aligned.time_distance, mean]
-        if gamma is not None:
-            inputs.append(gamma.to(mean) if isinstance(gamma, Tensor) else torch.full_like(mean[:1, 0, 0, 0, 0], gamma))
-        if self._graphs is None or not frames.is_cuda:
+        def value(name: str) -> Tensor:
+            if name == "mean":
+                return mean
+            found: Tensor | float = getattr(aligned, name)
+            if isinstance(found, Tensor):
+                return found.to(mean) if name == "gamma" else found
+            return torch.full_like(mean[:1, 0, 0, 0, 0], found)
+
+        inputs = [value(name) for name in names]
+        if self._graphs is None or not mean.is_cuda:
             return run(*inputs)
         places = tuple(weights.data_ptr() for weights in self.network.parameters())
-        return self._graphs(run, (aligned.centre, places), *inputs)
+        return self._graphs(run, (aligned.centre, places, *names), *inputs)
 
     def _in_tiles(self, aligned: AlignedFrames, mean: Tensor, tile: int) -> Tensor:
         height, width = aligned.frames.shape[-2:]
@@ -124,8 +136,9 @@ class NetworkFusion:
 
 def shipped_fusion(name: str) -> NetworkFusion:
     """The fusion by a network with weights of the package."""
-    network = load_network(name)
-    return NetworkFusion(network, interpolation=_known_interpolation(card(name).get("interpolation")))
+    about = card(name)
+    interpolation = _known_interpolation(about.get("interpolation"))
+    return NetworkFusion(load_network(name), interpolation=interpolation, calm=about.get("calm", False))
 
 
 def load_network(name: str) -> FusionNetwork:
@@ -152,7 +165,8 @@ def network_from_file(path: Path) -> FusionNetwork:
 
 def fusion_from_file(path: Path) -> NetworkFusion:
     """The fusion by a network from a file that its training wrote."""
-    return NetworkFusion(network_from_file(path), interpolation=trained_interpolation(path))
+    network = network_from_file(path)
+    return NetworkFusion(network, interpolation=trained_interpolation(path), calm=trained_calm(path))
 
 
 def trained_motion(path: Path) -> str:
@@ -163,6 +177,11 @@ def trained_motion(path: Path) -> str:
 def trained_interpolation(path: Path) -> Interpolation:
     """How the frames were sampled that the network of a weights file was trained on."""
     return _known_interpolation(read_notes(path).get("interpolation"))
+
+
+def trained_calm(path: Path) -> bool:
+    """Whether the detail of the frames was weighed that the network of a weights file was trained on."""
+    return read_notes(path).get("calm") == "true"
 
 
 def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:
@@ -224,22 +243,18 @@ def _fade(start: int, end: int, size: int, device: torch.device) -> Tensor:
 
 
 def _cut(aligned: AlignedFrames, rows: slice, columns: slice) -> AlignedFrames:
-    return replace(
-        aligned,
-        frames=aligned.frames[..., rows, columns],
-        correction_fields=aligned.correction_fields[..., rows, columns],
-        valid=aligned.valid[..., rows, columns],
-        time_distance=aligned.time_distance[..., rows, columns],
-    )
+    return _changed(aligned, lambda values: values[..., rows, columns])
 
 
 def _float32(aligned: AlignedFrames) -> AlignedFrames:
-    return replace(
-        aligned,
-        frames=aligned.frames.float(),
-        correction_fields=aligned.correction_fields.float(),
-        time_distance=aligned.time_distance.float(),
-    )
+    return _changed(aligned, lambda values: values if values.dtype == torch.bool else values.float())
+
+
+def _changed(aligned: AlignedFrames, change: Callable[[Tensor], Tensor]) -> AlignedFrames:
+    """All that has pixels changed alike."""
+    pictures = [f.name for f in fields(aligned) if f.name != "gamma" and isinstance(getattr(aligned, f.name), Tensor)]
+    changed: dict[str, Any] = {name: change(getattr(aligned, name)) for name in pictures}
+    return replace(aligned, **changed)
 
 
 def _padded(aligned: AlignedFrames) -> AlignedFrames:
@@ -251,12 +266,6 @@ def _padded(aligned: AlignedFrames) -> AlignedFrames:
 
     def extended(values: Tensor) -> Tensor:
         flat = F.pad(values.flatten(0, 1).float(), (0, right, 0, below), mode="replicate")
-        return flat.reshape(*values.shape[:2], *flat.shape[1:])
+        return flat.reshape(*values.shape[:2], *flat.shape[1:]).to(values.dtype)
 
-    return replace(
-        aligned,
-        frames=extended(aligned.frames),
-        correction_fields=extended(aligned.correction_fields),
-        valid=extended(aligned.valid) > 0.5,
-        time_distance=extended(aligned.time_distance),
-    )
+    return _changed(aligned, extended)

@@ -10,10 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.convolutions import fast
+from qrsc.fusion.coherent import restored, visible_detail
+from qrsc.fusion.convolutions import each_frame, fast
 from qrsc.fusion.decoder import Decoder
 from qrsc.fusion.encoder import TransformerEncoder, keep_scale
 from qrsc.fusion.heads import AdaCofHead, DirectHead, Pictures
+from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
 from qrsc.fusion.unet3d import UNetEncoder
 
 MULTIPLE = 16  # both sides of the pictures
@@ -40,6 +42,7 @@ class Rsa2Options:
             BS-RSC), or `none`.
         validity: look also at validity and time distance of every pixel, which the paper does not.
         prior: start masks from the weights of `mean_fusion`, which the paper does not.
+        detail: look also at what was taken away from calmed frames, and say how much of it comes back.
         mask_width: channels that masks are made from; 1 for the paper's number of parameters.
     """
 
@@ -58,6 +61,7 @@ class Rsa2Options:
     validity: bool = True
     prior: bool = True
     mask_width: int = 25
+    detail: bool = False
 
     def __post_init__(self) -> None:
         if self.encoder not in ENCODERS:
@@ -79,7 +83,7 @@ class Rsa2Network(nn.Module):
     def __init__(self, options: Rsa2Options | None = None) -> None:
         super().__init__()
         self.options = options = Rsa2Options() if options is None else options
-        incoming = 3 + 2 * options.fields + 2 * options.validity
+        incoming = 3 + 2 * options.fields + 2 * options.validity + options.detail
         self.encoder: nn.Module
         if options.encoder == "unet":
             self.encoder = UNetEncoder(incoming, options.stem, options.widths)
@@ -96,6 +100,11 @@ class Rsa2Network(nn.Module):
         self.decoder = Decoder(options.widths, options.features)
         keep_scale(self)
         self.heads = nn.ModuleList(self._head(finest) for finest in (False, False, True))
+        if options.detail:
+            self.gates = nn.Conv2d(options.features, 2, 1)
+            assert self.gates.bias is not None
+            nn.init.zeros_(self.gates.weight)
+            nn.init.zeros_(self.gates.bias)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
         """One frame `[B, 3, H, W]` from several whose sides are multiples of `MULTIPLE`.
@@ -104,8 +113,11 @@ class Rsa2Network(nn.Module):
             aligned: the frames, float; see there.
             mean: `[B, 1, 3 or 5, 1, 1]` from `input_mean`, of the whole frames when these are tiles of them.
         """
-        pictures = Pictures(aligned.frames, aligned.valid.to(aligned.frames), self._time_grid(aligned), aligned.centre)
         features = self.decoder(self.encoder(self._inputs(aligned, mean)))
+        frames = self._restored(aligned, features[-1]) if self.options.detail else aligned.frames
+        disagreement = CALM_DISAGREEMENT if self.options.detail else DISAGREEMENT
+        valid = aligned.valid.to(frames)
+        pictures = Pictures(frames, valid, self._time_grid(aligned), aligned.centre, disagreement)
         result: Tensor = self.heads[0](features[0], pictures.reduced(4))
         for head, found, factor in zip(list(self.heads)[1:], features[1:], (2, 1), strict=True):
             result = _doubled(result) + head(found, pictures.reduced(factor))
@@ -114,6 +126,11 @@ class Rsa2Network(nn.Module):
     def input_mean(self, aligned: AlignedFrames) -> Tensor:
         """The mean of every channel over frames and pixels, which the network does not get to see."""
         return self._channels(aligned).mean((1, 3, 4), keepdim=True)
+
+    def _restored(self, aligned: AlignedFrames, features: Tensor) -> Tensor:
+        """The frames with detail that was taken away, `[B, T, 3, H, W]`, by features `[B, C, T, H / 2, W / 2]`."""
+        gates = _doubled(self.gates(each_frame(features)).to(aligned.frames.dtype))
+        return restored(aligned, gates.reshape(*aligned.valid.shape[:2], *gates.shape[1:]))
 
     def _head(self, finest: bool) -> nn.Module:
         options = self.options
@@ -140,6 +157,8 @@ class Rsa2Network(nn.Module):
         parts = [channels - (channels.mean((1, 3, 4), keepdim=True) if mean is None else mean)]
         if self.options.validity:
             parts += [aligned.valid.to(channels), aligned.time_distance]
+        if self.options.detail:
+            parts.append(visible_detail(aligned))
         inputs = torch.cat(parts, 2).transpose(1, 2)
         if not inputs.is_cuda or fast(inputs, inputs.shape[2]):
             return inputs

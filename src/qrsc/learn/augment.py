@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.colours import LUMA
+from qrsc.colours import grey
 
 Draw = Callable[..., Tensor]
 
@@ -76,11 +76,10 @@ def _draw_looks(uniform: Draw, strength: float) -> dict[str, Tensor]:
 
 
 def _graded(frame: Tensor, looks: dict[str, Tensor]) -> Tensor:
-    weights = torch.tensor(LUMA, device=frame.device, dtype=frame.dtype).reshape(1, 3, 1, 1)
     frame = frame * looks["exposure"] * looks["tint"]
     frame = 0.45 + (frame - 0.45) * looks["contrast"]
-    grey = (frame * weights).sum(dim=1, keepdim=True)
-    frame = (grey + (frame - grey) * looks["saturation"]).clamp(1e-4, 1.0)
+    shades = grey(frame)
+    frame = (shades + (frame - shades) * looks["saturation"]).clamp(1e-4, 1.0)
     return frame ** looks["power"]
 
 

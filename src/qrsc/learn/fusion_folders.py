@@ -41,7 +41,7 @@ class FolderSamples:
     count: int = 8
     device: torch.device | str = "cpu"
     motion: AlignmentMotion = "path"
-    interpolation: Interpolation = "bilinear"
+    interpolation: Interpolation = "bicubic"
 
     def __post_init__(self) -> None:
         if self.windows.frames != FRAMES:

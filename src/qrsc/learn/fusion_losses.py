@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.blurring import binomial_blur
-from qrsc.colours import LUMA
+from qrsc.colours import grey
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census"]
@@ -160,16 +160,15 @@ def _mean(values: Tensor) -> Tensor:
 
 def _ranks(picture: Tensor) -> Tensor:
     """How much brighter each neighbour in the window is, between -1 and 1: `[B, 24, H - 4, W - 4]`."""
-    weights = torch.tensor(LUMA, dtype=picture.dtype, device=picture.device).reshape(1, 3, 1, 1)
-    grey = (picture * weights).sum(1)
-    height, width = (side - 2 * CENSUS_REACH for side in grey.shape[-2:])
+    shades = grey(picture)[:, 0]
+    height, width = (side - 2 * CENSUS_REACH for side in shades.shape[-2:])
     side = 2 * CENSUS_REACH + 1
-    middle = grey[:, CENSUS_REACH : CENSUS_REACH + height, CENSUS_REACH : CENSUS_REACH + width]
+    middle = shades[:, CENSUS_REACH : CENSUS_REACH + height, CENSUS_REACH : CENSUS_REACH + width]
     found = []
     for place in range(side * side):
         row, column = divmod(place, side)
         if row == column == CENSUS_REACH:
             continue
-        against = grey[:, row : row + height, column : column + width] - middle
+        against = shades[:, row : row + height, column : column + width] - middle
         found.append(against / torch.sqrt(CENSUS_SOFTNESS**2 + against.square()))
     return torch.stack(found, 1)

@@ -44,7 +44,7 @@ GAMMAS = (0.25, 1.0)
 TRUE_FLOW_SHARE = 0.4  # of the calls take the true flow, made worse, in place of an estimate
 SHORT_SHARE = 0.25  # are corrected as if there were no frames beyond the three
 ONE_SIDED_SHARE = 0.5  # of those, with one neighbour only for the centre, too
-MIDDLE_SHARE = 0.75  # ask for the middle row, the others for any instant of the readout
+MIDDLE_SHARE = 0.75  # ask for the middle row, the others for any instant that is no closer to another frame
 # A gamma that is off by 5 % costs up to 1.7 dB that no fusion brings back.
 GAMMA_OFF_SHARE = 0.2
 GAMMA_ERROR = 0.02  # standard deviation of what gamma is off by, relative
@@ -88,7 +88,7 @@ class WorldSamples:
     gammas: tuple[float, float] = GAMMAS
     camera: float = CAMERA_SHARE
     motion: AlignmentMotion = "path"
-    interpolation: Interpolation = "bilinear"
+    interpolation: Interpolation = "bicubic"
     progress: Callable[[], float] = lambda: 1.0
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class WorldSamples:
         normal = float(torch.randn((), generator=generator))
         low, high = self.gammas
         readout = Readout(low + (high - low) * rand["gamma"], SCANS[int(rand["scan"] * len(SCANS))])
-        tau = readout.gamma * (0.5 if rand["middle"] < MIDDLE_SHARE else rand["tau"])
+        tau = 0.5 * readout.gamma + (0.0 if rand["middle"] < MIDDLE_SHARE else rand["tau"] - 0.5)
         exposure = LONGEST_EXPOSURE * rand["exposure"] if rand["blur"] < BLURRED_SHARE else 0.0
         speed = self.speed * _speeds(self.scenes, self.size[1], self.speeds, generator)
         style = _chosen(self.styles, rand["style"])

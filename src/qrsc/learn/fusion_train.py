@@ -47,6 +47,7 @@ class FusionOptions:
         teacher_weight: how much a teacher counts beside the truth.
         motion, interpolation: what the samples' frames were brought to the instant by, and how they were sampled; noted
             beside the weights, so that frames are prepared alike when they are used.
+        calm: weigh the detail of the frames before the network gets them; see `qrsc.fusion.coherent.calmed`.
         pool, uses: samples kept on the device, and how often each is drawn on average.
         compiled: use `torch.compile`.
         seed: of the first weights and the data.
@@ -70,7 +71,8 @@ class FusionOptions:
     fewer: bool = True
     teacher_weight: float = 0.5
     motion: AlignmentMotion = "path"
-    interpolation: Interpolation = "bilinear"
+    interpolation: Interpolation = "bicubic"
+    calm: bool = True
     pool: int = 1536
     uses: float = 4.0
     compiled: bool = False
@@ -93,6 +95,8 @@ class FusionOptions:
             peak=1e-4,
             stepwise=True,
             fewer=False,
+            interpolation="bilinear",
+            calm=False,
         )
 
 
@@ -148,6 +152,7 @@ def train_fusion(
             decay=options.decay,
             compiled=options.compiled,
             fewer=options.fewer,
+            calm=options.calm,
             scaling=options.scaling,
             teacher=None if teacher is None else teacher.to(device),
             teacher_weight=options.teacher_weight,
@@ -165,6 +170,7 @@ def train_fusion(
                 "options": json.dumps(asdict(network.options)),
                 "motion": options.motion,
                 "interpolation": options.interpolation,
+                "calm": json.dumps(options.calm),
             },
             devices=options.devices,
             nodes=options.nodes,

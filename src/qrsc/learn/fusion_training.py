@@ -9,6 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from qrsc.fusion import AlignedFrames
+from qrsc.fusion.coherent import calmed
 from qrsc.fusion.neural import FusionNetwork
 from qrsc.learn.flow_training import FlowTraining, Schedule
 from qrsc.learn.fusion_losses import Loss, Scaling, balanced, charbonnier, proportional
@@ -40,6 +42,7 @@ class FusionTraining(FlowTraining):
         minutes: the most that this run may take.
         decay: of the running average, a step.
         compiled: compile the network with `torch.compile`, for batches that show all frames.
+        calm: weigh the detail of the frames before; see `calmed`.
         fewer: also train on batches that show some of the frames.
         teacher: another network, trained, whose result is a second truth.
         teacher_weight: how much it counts.
@@ -57,6 +60,7 @@ class FusionTraining(FlowTraining):
         minutes: float = math.inf,
         decay: float = 0.999,
         compiled: bool = False,
+        calm: bool = False,
         fewer: bool = True,
         scaling: Scaling = "balanced",
         teacher: FusionNetwork | None = None,
@@ -68,6 +72,7 @@ class FusionTraining(FlowTraining):
             cast(Any, network), cast(Any, pool), batch=batch, schedule=schedule, minutes=minutes, decay=decay
         )
         self.terms = tuple(terms)
+        self.calm = calm
         self.fewer = fewer
         self.scaling = scaling
         self.teacher_weight = teacher_weight
@@ -82,7 +87,7 @@ class FusionTraining(FlowTraining):
             samples: FusionSamples = cast(Any, self.pool).draw(self.batch)
         chosen = self._frames()
         network = self._fast[0] if chosen is None else self.network
-        fused: Tensor = cast(Any, network)(samples.aligned(chosen))
+        fused: Tensor = cast(Any, network)(self._prepared(samples, chosen))
         taught = self._taught(samples)
         with torch.autocast(self.device.type, enabled=False):
             together = proportional if self.scaling == "proportional" else balanced
@@ -99,8 +104,16 @@ class FusionTraining(FlowTraining):
         """What the teacher makes of all frames, `[B, 3, H, W]`; None without one."""
         if self._teacher is None:
             return None
-        made: Tensor = cast(Any, self._teacher[0])(samples.aligned())
+        made: Tensor = cast(Any, self._teacher[0])(self._prepared(samples))
         return made.float().clamp(0.0, 1.0)
+
+    def _prepared(self, samples: FusionSamples, chosen: slice | None = None) -> AlignedFrames:
+        """What a network gets of the samples."""
+        aligned = samples.aligned(chosen)
+        if not self.calm:
+            return aligned
+        with torch.autocast(self.device.type, enabled=False):
+            return calmed(aligned)
 
     def _frames(self) -> slice | None:
         """Which frames of the samples this batch shows; None for all."""

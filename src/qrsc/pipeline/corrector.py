@@ -13,7 +13,7 @@ from torch import Tensor
 from qrsc.consistency import chain_flows, consistency_confidence
 from qrsc.flow import FlowEstimator, default_flow, find_flows, load_flow
 from qrsc.flow.filling import settle_flow
-from qrsc.fusion import AlignedFrames, CoherentFusion, Fusion, FusionName, load_fusion, mean_fusion
+from qrsc.fusion import AlignedFrames, Fusion, FusionName, load_fusion, wanted_interpolation
 from qrsc.motion import ORDERS, Trajectory, fit_trajectory
 from qrsc.pipeline.ahead import ahead
 from qrsc.pipeline.fields import (
@@ -142,10 +142,7 @@ class Corrector:
         self._order = MOTION_ORDERS[motion]
         self._path = motion == "path"
         self._fusion = load_fusion(fusion) if isinstance(fusion, str) else fusion
-        # With one frame there is nothing to agree on, and nothing that takes the noise of sharp sampling away.
-        alone = frames == 3 and isinstance(self._fusion, CoherentFusion)
-        made_for: Interpolation = "bilinear" if alone else getattr(self._fusion, "interpolation", "bilinear")
-        self.interpolation = made_for if interpolation is None else interpolation
+        self.interpolation = wanted_interpolation(self._fusion, frames - 2) if interpolation is None else interpolation
         self._flow = load_flow(flow) if isinstance(flow, str) else flow
         fused = frames - 2 if self._fusion is not None else 1
         self._behind = fused // 2
@@ -195,10 +192,9 @@ class Corrector:
     def between(self, frames: Iterable[Tensor | TimedFrame], count: int) -> Iterator[tuple[float, Corrected]]:
         """Temporal super-resolution: `count` instants for every frame interval, evenly spaced.
 
-        Each is the mean of the two frames around it, both corrected to it (the nearer one alone if `fusion` is
-        `none`). The first instant of a frame is `tau` after
-        its start. Nothing lies beyond the last frame, so T frames give `(T - 1) count + 1` instants; across a change
-        of scene the frame before it is shown on.
+        Each is fused from the two frames around it, both corrected to it (the nearer one alone if `fusion` is `none`).
+        The first instant of a frame is `tau` after its start. Nothing lies beyond the last frame, so T frames give
+        `(T - 1) count + 1` instants; across a change of scene the frame before it is shown on.
 
         Yields:
             The time of the frame interval's start plus the part of it that has passed, and the picture.
@@ -301,7 +297,7 @@ class Corrector:
         if moment.flows:
             around = range(index - self._behind, index + self._ahead + 1)
             same_shot = [i for i in around if i in window and window[i].shot == moment.shot]
-            result = self._rendered(window, same_shot, index, self.tau, self._fusion)
+            result = self._rendered(window, same_shot, index, self.tau)
         else:
             result = unchanged(moment.frame[0])
         yield replace(result, after_cut=moment.after_cut)
@@ -329,14 +325,10 @@ class Corrector:
             nearest = index if 2 * step <= instants else index + 1
             near = [index, index + 1] if self._fusion is not None else [nearest]
             instant = self.tau + moment.time + passed - window[nearest].time
-            # Networks are trained for instants at which frames are read, and do not know those between.
-            fusion = self._fusion if isinstance(self._fusion, CoherentFusion) else mean_fusion
-            result = self._rendered(window, near, nearest, instant, fusion)
+            result = self._rendered(window, near, nearest, instant)
             yield moment.time + passed, replace(result, after_cut=moment.after_cut and step == 0)
 
-    def _rendered(
-        self, window: dict[int, Moment], indices: list[int], own: int, tau: float, fusion: Fusion | None
-    ) -> Corrected:
+    def _rendered(self, window: dict[int, Moment], indices: list[int], own: int, tau: float) -> Corrected:
         """The picture at `tau` after the start of frame `own`, from all the frames given."""
         centre = indices.index(own)
         full = window[own].frame.shape[-2:]
@@ -355,10 +347,10 @@ class Corrector:
                 warped.append(warped_frame(window[index], known, correction, self.warp, self.interpolation))
             fields.append(correction)
         result = warped[centre]
-        if fusion is not None:
+        if self._fusion is not None:
             with self.seconds.of("fusion"):
                 enlarged = [resized_field(each, full) for each in fields]
-                result = fusion(self._aligned(window, indices, own, tau, warped, enlarged))
+                result = self._fusion(self._aligned(window, indices, own, tau, warped, enlarged))
                 if self.border == "repeat":
                     shown = warped[centre].valid
                     result = Warped(torch.where(shown, result.image, warped[centre].image), shown)

@@ -118,7 +118,10 @@ def fusion(
     ] = "path",
     interpolation: Annotated[
         InterpolationOption, typer.Option(help="How corrected frames are sampled, in training and later.")
-    ] = "bilinear",
+    ] = "bicubic",
+    calm: Annotated[
+        bool, typer.Option(help="Take detail that frames do not agree on away before, in training and later.")
+    ] = True,
     data: Annotated[
         Path | None, typer.Option(metavar="ROOT", help="Train on this data set, too; five frames a sample.")
     ] = None,
@@ -163,6 +166,7 @@ def fusion(
         flow=flow,
         motion=motion,
         interpolation=interpolation,
+        calm=calm,
         data=data,
         layout=layout,
         split=split,

@@ -117,7 +117,9 @@ def _options(table: Table, steps: int | None, minutes: float | None) -> FusionOp
             raise table.error(f"loss is one or more of {', '.join(TERMS)}; got {', '.join(terms) or 'none'}")
     if crop is not None:
         given["crop"] = parse_size(crop, table)
-    return FusionOptions(**given, compiled=torch.cuda.is_available() if compiled is None else compiled)
+    # Frames as they are: what the network is worth is asked, not what may be done before it.
+    plain: dict[str, Any] = {"interpolation": "bilinear", "calm": False}
+    return FusionOptions(**given, **plain, compiled=torch.cuda.is_available() if compiled is None else compiled)
 
 
 def to_train(variants: Sequence[Variant]) -> list[Variant]:
@@ -209,7 +211,14 @@ def worlds_of(
     Those have the set's ways to move, speeds and readouts, and seeds that no fixed set uses. Unlike its scenes they are
     not picked for what they hide or how they speed up, and their textures are others.
     """
-    worlds = WorldSamples(textures, plan.size, flow, scenes=plan.scenes, motion=variant.motion)
+    worlds = WorldSamples(
+        textures,
+        plan.size,
+        flow,
+        scenes=plan.scenes,
+        motion=variant.motion,
+        interpolation=plan.options.interpolation,
+    )
     if plan.camera is not None:
         worlds = replace(worlds, camera=plan.camera)
     if variant.trained_on is None:
