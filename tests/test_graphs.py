@@ -148,7 +148,7 @@ def test_a_clip_comes_out_the_same_with_flows_recorded_in_a_thread_of_their_own(
     results = []
     for recording, ahead in ((False, 0), (True, 2)):
         flow = NeuralFlow(load_network("raft-rs"), filled=True, graphs=recording)
-        fusion = NetworkFusion(LiteNetwork(LiteOptions()), graphs=recording, calm=True)
+        fusion = NetworkFusion(LiteNetwork(LiteOptions()), graphs=recording)
         results.append(Corrector(Readout(0.8), flow=flow, fusion=fusion, flows_ahead=ahead)(clip))
     torch.testing.assert_close(results[1], results[0], atol=5e-3, rtol=0)
     assert float((results[0] - clip).abs().mean()) > 1e-3

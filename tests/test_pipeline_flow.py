@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowPair
-from qrsc.fusion import AlignedFrames, mean_fusion
+from qrsc.fusion import AlignedFrames, CoherentFusion, default_fusion, mean_fusion
 from qrsc.motion import fit_trajectory
 from qrsc.pipeline import Corrector
 from qrsc.pipeline import corrector as corrector_module
@@ -108,3 +108,11 @@ def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
     assert Corrector(Readout(0.5), fusion="mean").interpolation == "bilinear"
     assert Corrector(Readout(0.5), fusion="coherent").interpolation == "bicubic"
     assert Corrector(Readout(0.5), fusion="coherent", frames=3).interpolation == "bilinear", "each frame is alone"
+
+
+def test_without_a_name_the_fusion_is_what_suits_the_device() -> None:
+    corrector = Corrector(Readout(0.5), flow=Told(1.0))
+    corrector(torch.rand(3, 3, 48, 64, generator=torch.Generator().manual_seed(0)))
+    assert isinstance(corrector._fusion, CoherentFusion)
+    assert corrector.interpolation == "bicubic"
+    assert (default_fusion(torch.device("cpu")), default_fusion(torch.device("cuda"))) == ("coherent", "rsa2")

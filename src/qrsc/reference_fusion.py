@@ -60,7 +60,7 @@ def rsa2(weights: Weights, options: Rsa2Options, aligned: AlignedFrames) -> Tens
     channels = channels - channels.sum((1, 3, 4), keepdim=True) / count
     if options.validity:
         channels = torch.cat([channels, aligned.valid.to(channels), aligned.time_distance], 2)
-    if options.detail:
+    if options.calm:
         assert aligned.detail is not None
         channels = torch.cat([channels, 10.0 * _brightness(aligned.detail)], 2)
     levels = _encoded(weights, options, channels.transpose(1, 2))
@@ -71,7 +71,7 @@ def rsa2(weights: Weights, options: Rsa2Options, aligned: AlignedFrames) -> Tens
         smooth = f"decoder.smooth.{number}"
         found = _residual(_leaky(_convolved(features, weights, f"{smooth}.enter")), weights, f"{smooth}.residual")
         scales.append(found)
-    if options.detail:
+    if options.calm:
         aligned = replace(aligned, frames=_restored(weights, scales[-1], aligned))
     fused = None
     for number, found in enumerate(scales):
@@ -158,7 +158,7 @@ def _head(weights: Weights, options: Rsa2Options, number: int, features: Tensor,
     average = sum(features[:, :, i] for i in range(count)) / count
     assert isinstance(average, Tensor)
     likely = (
-        _prior(frames, valid, distance, aligned.centre, 0.25 if options.detail else 0.15)
+        _prior(frames, valid, distance, aligned.centre, 0.25 if options.calm else 0.15)
         if options.prior
         else torch.zeros_like(distance)
     )

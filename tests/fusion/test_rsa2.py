@@ -21,10 +21,10 @@ from .samples import SMALL, aligned_frames, randomise
     [
         (replace(SMALL, validity=False, prior=False), 3, (16, 16)),
         (SMALL, 2, (32, 16)),
-        (replace(SMALL, detail=True), 2, (16, 16)),
+        (replace(SMALL, calm=True), 2, (16, 16)),
         (replace(SMALL, fields=False, time_grid="none"), 1, (16, 16)),
     ],
-    ids=["published", "ours", "with detail", "one frame"],
+    ids=["published", "ours, frames as they are", "ours", "one frame"],
 )
 def test_the_network_is_its_twin(options: Rsa2Options, count: int, size: tuple[int, int]) -> None:
     network = Rsa2Network(options).double()

@@ -11,8 +11,9 @@ from torch import Tensor
 from qrsc.learn.fusion_samples import FusionSamples
 from qrsc.warp import backward_warp
 
-TINY_LITE: dict[str, Any] = {"widths": (16, 16, 16), "depths": (1, 1, 1)}
+TINY_LITE: dict[str, Any] = {"widths": (16, 16, 16), "depths": (1, 1, 1), "calm": False}
 TINY_RSA2: dict[str, Any] = {
+    "calm": False,
     "stem": 4,
     "widths": (8, 8, 8, 8),
     "depths": (1, 1, 1, 1),

@@ -142,7 +142,7 @@ def choose_device(name: str) -> torch.device:
 class Preset:
     """What `--fast`, `--best` or neither stand for; options given beside them come first."""
 
-    fusion: FusionName = "coherent"
+    fusion: FusionName | None = None
     flow: str | None = None
     field_scale: float = 0.5
 

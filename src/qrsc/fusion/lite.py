@@ -34,7 +34,8 @@ class LiteOptions:
         widths: channels at 1/4, 1/8 and 1/16 of the size.
         depths: blocks there; the first two twice, on the way down and up.
         kernel: side of the kernels.
-        detail: look also at what was taken away from calmed frames, and say how much of it comes back.
+        calm: for frames whose detail was weighed (see `qrsc.fusion.coherent.calmed`), which the paper does not do: look
+            also at what was taken away, and say how much of it comes back.
         colours: add colours of its own to the result. Not by default: in trainings of 200 to 250 steps a narrow network
             was 0.02 dB behind with them on held-out samples, and 0.25 dB on eight to be learned by heart.
     """
@@ -42,7 +43,7 @@ class LiteOptions:
     widths: tuple[int, int, int] = (64, 96, 128)
     depths: tuple[int, int, int] = (2, 2, 4)
     kernel: int = 3
-    detail: bool = False
+    calm: bool = True
     colours: bool = False
 
 
@@ -54,7 +55,7 @@ class LiteNetwork(nn.Module):
         self.options = options = LiteOptions() if options is None else options
         fine, middle, coarse = options.widths
         taps = options.kernel**2
-        self.enter = nn.Conv2d((7 + options.detail) * STRIDE**2 + 4, fine, 1)
+        self.enter = nn.Conv2d((7 + options.calm) * STRIDE**2 + 4, fine, 1)
         self.down_fine = Blocks(fine, options.depths[0])
         self.to_middle = nn.Conv2d(fine, middle, 2, stride=2)
         self.down_middle = Blocks(middle, options.depths[1])
@@ -65,7 +66,7 @@ class LiteNetwork(nn.Module):
         self.from_middle = nn.Conv2d(middle, fine, 1)
         self.up_fine = Blocks(fine, options.depths[0])
         self.finish = nn.Conv2d(fine, fine, 3, padding=1)
-        self.head = nn.Conv2d(fine, (taps + 1) * STRIDE**2 + 2 + 2 * options.detail, 1)
+        self.head = nn.Conv2d(fine, (taps + 1) * STRIDE**2 + 2 + 2 * options.calm, 1)
         # PyTorch's own first weights everywhere else: features of a tenth. With features of 1, as RSA^2-Net has them, a
         # step changes shifts and kernels by ten times as much: on eight samples to be learned by heart, +0.3 dB after
         # 200 steps in place of +3.2.
@@ -82,14 +83,14 @@ class LiteNetwork(nn.Module):
             mean: `[B, 1, 3, 1, 1]` from `input_mean`, of the whole frames when these are tiles of them.
         """
         frames = aligned.frames
-        disagreement = CALM_DISAGREEMENT if self.options.detail else DISAGREEMENT
+        disagreement = CALM_DISAGREEMENT if self.options.calm else DISAGREEMENT
         valid = aligned.valid.to(frames)
         pictures = Pictures(frames, valid, aligned.time_distance, aligned.centre, disagreement)
         prior = pictures.prior().clamp_min(LEAST_PRIOR)  # [B, T, 1, H, W]
         features = self._features(self._inputs(aligned, pictures, prior, mean), aligned.centre, frames.shape[1])
         features = F.relu(self.finish(features))
         kernels, scores, shifts, gates = self._read(features)
-        if self.options.detail:
+        if self.options.calm:
             frames = restored(aligned, gates.to(frames.dtype).reshape(*frames.shape[:2], *gates.shape[1:]))
         moved = backward_warp(frames.flatten(0, 1), shifts.to(frames.dtype)).image
         filtered = filter_pictures(moved, kernels).reshape(frames.shape)
@@ -107,7 +108,7 @@ class LiteNetwork(nn.Module):
         mean = self.input_mean(aligned) if mean is None else mean
         unlike = 4.0 * (frames - frames[:, aligned.centre, None])  # small wherever it matters
         parts = [frames - mean, unlike, pictures.valid]
-        if self.options.detail:
+        if self.options.calm:
             parts.append(visible_detail(aligned))
         detailed = torch.cat(parts, 2).flatten(0, 1)
         smooth = torch.cat([FIELD_SCALE * aligned.correction_fields, aligned.time_distance, prior / INVALID], 2)
@@ -125,7 +126,7 @@ class LiteNetwork(nn.Module):
     def _read(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Kernels `[B T, K K, H, W]`, scores `[B T, 1, H, W]`, shifts in pixels and gates `[B T, 2, H, W]` each."""
         found = self.head(features).float()
-        smooth = 2 + 2 * self.options.detail
+        smooth = 2 + 2 * self.options.calm
         enlarged = F.interpolate(found[:, -smooth:], scale_factor=float(STRIDE), mode="bilinear", align_corners=False)
         dense = F.pixel_shuffle(found[:, :-smooth], STRIDE)
         return dense[:, :-1], dense[:, -1:], STRIDE * enlarged[:, :2], enlarged[:, 2:]

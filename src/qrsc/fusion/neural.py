@@ -47,7 +47,6 @@ class NetworkFusion:
         tile: frames with a side above this go through in tiles that fade into each other; None is never.
         compiled: let `torch.compile` make the network faster; the first frame of each size then takes a minute.
         interpolation: how the frames should be sampled that it is given: as in its training.
-        calm: weigh the detail of the frames before; see `calmed`. As in its training, too.
         graphs: on a CUDA device, record the work of each size at its second frame and replay it; see `Graphs`.
     """
 
@@ -58,7 +57,6 @@ class NetworkFusion:
         tile: int | None = LARGEST_TILE,
         compiled: bool = False,
         interpolation: Interpolation = "bilinear",
-        calm: bool = False,
         graphs: bool = True,
     ) -> None:
         if tile is not None and (tile % TILE_STEP or tile <= OVERLAP):
@@ -66,7 +64,6 @@ class NetworkFusion:
         self.network = network.eval().requires_grad_(False)
         self.tile = tile
         self.interpolation: Interpolation = interpolation
-        self.calm = calm
         self._forward: Any = torch.compile(self.network, dynamic=False) if compiled else self.network
         self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
@@ -82,7 +79,7 @@ class NetworkFusion:
                 self._graphs.clear()
         height, width = frames.shape[-2:]
         aligned = _float32(aligned)
-        padded = _padded(calmed(aligned) if self.calm else aligned)
+        padded = _padded(calmed(aligned) if self.network.options.calm else aligned)
         mean = self.network.input_mean(padded)
         if self.tile is None or max(height, width) <= self.tile:
             fused = self._fused(padded, mean)
@@ -136,9 +133,7 @@ class NetworkFusion:
 
 def shipped_fusion(name: str) -> NetworkFusion:
     """The fusion by a network with weights of the package."""
-    about = card(name)
-    interpolation = _known_interpolation(about.get("interpolation"))
-    return NetworkFusion(load_network(name), interpolation=interpolation, calm=about.get("calm", False))
+    return NetworkFusion(load_network(name), interpolation=_known_interpolation(card(name).get("interpolation")))
 
 
 def load_network(name: str) -> FusionNetwork:
@@ -165,8 +160,7 @@ def network_from_file(path: Path) -> FusionNetwork:
 
 def fusion_from_file(path: Path) -> NetworkFusion:
     """The fusion by a network from a file that its training wrote."""
-    network = network_from_file(path)
-    return NetworkFusion(network, interpolation=trained_interpolation(path), calm=trained_calm(path))
+    return NetworkFusion(network_from_file(path), interpolation=trained_interpolation(path))
 
 
 def trained_motion(path: Path) -> str:
@@ -177,11 +171,6 @@ def trained_motion(path: Path) -> str:
 def trained_interpolation(path: Path) -> Interpolation:
     """How the frames were sampled that the network of a weights file was trained on."""
     return _known_interpolation(read_notes(path).get("interpolation"))
-
-
-def trained_calm(path: Path) -> bool:
-    """Whether the detail of the frames was weighed that the network of a weights file was trained on."""
-    return read_notes(path).get("calm") == "true"
 
 
 def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:

@@ -42,7 +42,8 @@ class Rsa2Options:
             BS-RSC), or `none`.
         validity: look also at validity and time distance of every pixel, which the paper does not.
         prior: start masks from the weights of `mean_fusion`, which the paper does not.
-        detail: look also at what was taken away from calmed frames, and say how much of it comes back.
+        calm: for frames whose detail was weighed (see `qrsc.fusion.coherent.calmed`), which the paper does not do: look
+            also at what was taken away, and say how much of it comes back.
         mask_width: channels that masks are made from; 1 for the paper's number of parameters.
     """
 
@@ -61,7 +62,7 @@ class Rsa2Options:
     validity: bool = True
     prior: bool = True
     mask_width: int = 25
-    detail: bool = False
+    calm: bool = True
 
     def __post_init__(self) -> None:
         if self.encoder not in ENCODERS:
@@ -74,7 +75,7 @@ class Rsa2Options:
     @classmethod
     def published(cls) -> Rsa2Options:
         """The network as the paper has it."""
-        return cls(validity=False, prior=False, mask_width=1)
+        return cls(validity=False, prior=False, mask_width=1, calm=False)
 
 
 class Rsa2Network(nn.Module):
@@ -83,7 +84,7 @@ class Rsa2Network(nn.Module):
     def __init__(self, options: Rsa2Options | None = None) -> None:
         super().__init__()
         self.options = options = Rsa2Options() if options is None else options
-        incoming = 3 + 2 * options.fields + 2 * options.validity + options.detail
+        incoming = 3 + 2 * options.fields + 2 * options.validity + options.calm
         self.encoder: nn.Module
         if options.encoder == "unet":
             self.encoder = UNetEncoder(incoming, options.stem, options.widths)
@@ -100,7 +101,7 @@ class Rsa2Network(nn.Module):
         self.decoder = Decoder(options.widths, options.features)
         keep_scale(self)
         self.heads = nn.ModuleList(self._head(finest) for finest in (False, False, True))
-        if options.detail:
+        if options.calm:
             self.gates = nn.Conv2d(options.features, 2, 1)
             assert self.gates.bias is not None
             nn.init.zeros_(self.gates.weight)
@@ -114,8 +115,8 @@ class Rsa2Network(nn.Module):
             mean: `[B, 1, 3 or 5, 1, 1]` from `input_mean`, of the whole frames when these are tiles of them.
         """
         features = self.decoder(self.encoder(self._inputs(aligned, mean)))
-        frames = self._restored(aligned, features[-1]) if self.options.detail else aligned.frames
-        disagreement = CALM_DISAGREEMENT if self.options.detail else DISAGREEMENT
+        frames = self._restored(aligned, features[-1]) if self.options.calm else aligned.frames
+        disagreement = CALM_DISAGREEMENT if self.options.calm else DISAGREEMENT
         valid = aligned.valid.to(frames)
         pictures = Pictures(frames, valid, self._time_grid(aligned), aligned.centre, disagreement)
         result: Tensor = self.heads[0](features[0], pictures.reduced(4))
@@ -157,7 +158,7 @@ class Rsa2Network(nn.Module):
         parts = [channels - (channels.mean((1, 3, 4), keepdim=True) if mean is None else mean)]
         if self.options.validity:
             parts += [aligned.valid.to(channels), aligned.time_distance]
-        if self.options.detail:
+        if self.options.calm:
             parts.append(visible_detail(aligned))
         inputs = torch.cat(parts, 2).transpose(1, 2)
         if not inputs.is_cuda or fast(inputs, inputs.shape[2]):

@@ -47,7 +47,6 @@ class FusionOptions:
         teacher_weight: how much a teacher counts beside the truth.
         motion, interpolation: what the samples' frames were brought to the instant by, and how they were sampled; noted
             beside the weights, so that frames are prepared alike when they are used.
-        calm: weigh the detail of the frames before the network gets them; see `qrsc.fusion.coherent.calmed`.
         pool, uses: samples kept on the device, and how often each is drawn on average.
         compiled: use `torch.compile`.
         seed: of the first weights and the data.
@@ -72,7 +71,6 @@ class FusionOptions:
     teacher_weight: float = 0.5
     motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bicubic"
-    calm: bool = True
     pool: int = 1536
     uses: float = 4.0
     compiled: bool = False
@@ -88,7 +86,7 @@ class FusionOptions:
             samples: that make up an epoch; data are rendered without end here.
         """
         return cls(
-            network={"validity": False, "prior": False, "mask_width": 1},
+            network={"validity": False, "prior": False, "mask_width": 1, "calm": False},
             terms=PUBLISHED,
             batch=4,
             steps=80 * samples // 4,
@@ -96,7 +94,6 @@ class FusionOptions:
             stepwise=True,
             fewer=False,
             interpolation="bilinear",
-            calm=False,
         )
 
 
@@ -152,7 +149,6 @@ def train_fusion(
             decay=options.decay,
             compiled=options.compiled,
             fewer=options.fewer,
-            calm=options.calm,
             scaling=options.scaling,
             teacher=None if teacher is None else teacher.to(device),
             teacher_weight=options.teacher_weight,
@@ -170,7 +166,6 @@ def train_fusion(
                 "options": json.dumps(asdict(network.options)),
                 "motion": options.motion,
                 "interpolation": options.interpolation,
-                "calm": json.dumps(options.calm),
             },
             devices=options.devices,
             nodes=options.nodes,

@@ -42,7 +42,6 @@ class FusionTraining(FlowTraining):
         minutes: the most that this run may take.
         decay: of the running average, a step.
         compiled: compile the network with `torch.compile`, for batches that show all frames.
-        calm: weigh the detail of the frames before; see `calmed`.
         fewer: also train on batches that show some of the frames.
         teacher: another network, trained, whose result is a second truth.
         teacher_weight: how much it counts.
@@ -60,7 +59,6 @@ class FusionTraining(FlowTraining):
         minutes: float = math.inf,
         decay: float = 0.999,
         compiled: bool = False,
-        calm: bool = False,
         fewer: bool = True,
         scaling: Scaling = "balanced",
         teacher: FusionNetwork | None = None,
@@ -72,7 +70,6 @@ class FusionTraining(FlowTraining):
             cast(Any, network), cast(Any, pool), batch=batch, schedule=schedule, minutes=minutes, decay=decay
         )
         self.terms = tuple(terms)
-        self.calm = calm
         self.fewer = fewer
         self.scaling = scaling
         self.teacher_weight = teacher_weight
@@ -87,7 +84,7 @@ class FusionTraining(FlowTraining):
             samples: FusionSamples = cast(Any, self.pool).draw(self.batch)
         chosen = self._frames()
         network = self._fast[0] if chosen is None else self.network
-        fused: Tensor = cast(Any, network)(self._prepared(samples, chosen))
+        fused: Tensor = cast(Any, network)(self._prepared(self.network, samples, chosen))
         taught = self._taught(samples)
         with torch.autocast(self.device.type, enabled=False):
             together = proportional if self.scaling == "proportional" else balanced
@@ -104,13 +101,13 @@ class FusionTraining(FlowTraining):
         """What the teacher makes of all frames, `[B, 3, H, W]`; None without one."""
         if self._teacher is None:
             return None
-        made: Tensor = cast(Any, self._teacher[0])(self._prepared(samples))
+        made: Tensor = cast(Any, self._teacher[0])(self._prepared(self._teacher[0], samples))
         return made.float().clamp(0.0, 1.0)
 
-    def _prepared(self, samples: FusionSamples, chosen: slice | None = None) -> AlignedFrames:
+    def _prepared(self, network: Any, samples: FusionSamples, chosen: slice | None = None) -> AlignedFrames:
         """What a network gets of the samples."""
         aligned = samples.aligned(chosen)
-        if not self.calm:
+        if not network.options.calm:
             return aligned
         with torch.autocast(self.device.type, enabled=False):
             return calmed(aligned)

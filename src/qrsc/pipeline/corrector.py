@@ -13,7 +13,7 @@ from torch import Tensor
 from qrsc.consistency import chain_flows, consistency_confidence
 from qrsc.flow import FlowEstimator, default_flow, find_flows, load_flow
 from qrsc.flow.filling import settle_flow
-from qrsc.fusion import AlignedFrames, Fusion, FusionName, load_fusion, wanted_interpolation
+from qrsc.fusion import AlignedFrames, Fusion, FusionName, default_fusion, load_fusion, wanted_interpolation
 from qrsc.motion import ORDERS, Trajectory, fit_trajectory
 from qrsc.pipeline.ahead import ahead
 from qrsc.pipeline.fields import (
@@ -68,7 +68,7 @@ class Corrector:
             path through 7 frames first, and a quadratic motion for what it does not explain (see `qrsc.path`).
         fusion: `mean` merges neighbouring frames corrected to the same instant, `coherent` also keeps the detail that
             they agree on and drops noise; `none` uses each frame alone. Or the name of a network with shipped weights,
-            or a function of `qrsc.fusion.AlignedFrames`.
+            or a function of `qrsc.fusion.AlignedFrames`; None is what suits the device, see `default_fusion` there.
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
         flow: an estimator or its name; None is what suits the device, see `qrsc.flow.default_flow`.
         frames: 3, 4 or 5 frames are looked at for each output; the inner 1, 2 or 3 of them are fused.
@@ -94,7 +94,7 @@ class Corrector:
         *,
         tau: float | None = None,
         motion: MotionName = "path",
-        fusion: FusionName | Fusion = "coherent",
+        fusion: FusionName | Fusion | None = None,
         warp: WarpMethod = "invert",
         flow: FlowEstimator | str | None = None,
         frames: int = 5,
@@ -142,11 +142,12 @@ class Corrector:
         self._order = MOTION_ORDERS[motion]
         self._path = motion == "path"
         self._fusion = load_fusion(fusion) if isinstance(fusion, str) else fusion
-        self.interpolation = wanted_interpolation(self._fusion, frames - 2) if interpolation is None else interpolation
+        self._fusion_by_device = fusion is None
+        self._interpolation = interpolation
         self._flow = load_flow(flow) if isinstance(flow, str) else flow
-        fused = frames - 2 if self._fusion is not None else 1
-        self._behind = fused // 2
-        self._ahead = fused - 1 - self._behind
+        self._fused = frames - 2 if self._fusion is not None or self._fusion_by_device else 1
+        self._behind = self._fused // 2
+        self._ahead = self._fused - 1 - self._behind
         # A trajectory looks at so many frames before it (what they say about the path is kept without them), and is
         # complete so many later.
         self._back = 2 if self._order == 3 else 1
@@ -162,6 +163,11 @@ class Corrector:
     def changes_nothing(self) -> bool:
         """Whether every frame comes back as it went in: a global shutter at its own instant, or no strength."""
         return self.strength == 0.0 or (self.readout.gamma == 0.0 and self.tau == self.readout.offset)
+
+    @property
+    def interpolation(self) -> Interpolation:
+        """How frames are sampled: as asked for, or as the fusion is made for."""
+        return self._interpolation or wanted_interpolation(self._fusion, self._fused)
 
     def stream(self, frames: Iterable[Tensor | TimedFrame]) -> Iterator[Corrected]:
         """Correct frames `[3, H, W]` as they come: one out for each one in, a few frames later, in order.
@@ -245,6 +251,8 @@ class Corrector:
         assert previous.searched is not None and newest.searched is not None  # set right above  # noqa: PT018
         if self._flow is None:
             self._flow = load_flow(default_flow(newest.frame.device))
+        if self._fusion_by_device:
+            self._fusion, self._fusion_by_device = load_fusion(default_fusion(newest.frame.device)), False
         found = find_flows(self._flow, previous.searched, newest.searched, number)
         reduced = reduced_size(size, self.field_scale)
         forward, backward = (resized_field(flow, reduced) for flow in found.flows)

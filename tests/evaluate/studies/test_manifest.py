@@ -73,7 +73,8 @@ def test_options_that_all_networks_have(tmp_path: Path) -> None:
     text = "network = { taps = 3, prior = false }\n[sets.sim-easy]\n[rows.a]\n[rows.b]\nnetwork = { taps = 5 }\n"
     text += '[rows.c]\nweights = "c.safetensors"\n'
     networks = [dict(variant.network) for variant in read_ablation(written(tmp_path, text)).variants]
-    assert networks == [{"taps": 3, "prior": False}, {"taps": 5, "prior": False}, {}]
+    plain = {"calm": False, "prior": False}
+    assert networks == [{"taps": 3, **plain}, {"taps": 5, **plain}, {}]
     with pytest.raises(ManifestError, match=r"rows.d: the network rsa2-lite has no option prior, taps"):
         read_ablation(written(tmp_path, text + '[rows.d]\nkind = "rsa2-lite"'))
 

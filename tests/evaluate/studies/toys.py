@@ -13,8 +13,9 @@ from safetensors.torch import save_file
 from qrsc.evaluate.scores import FrameScore
 from qrsc.fusion.neural import build_network
 
-TINY_LITE: dict[str, Any] = {"widths": [8, 8, 8], "depths": [1, 1, 1]}
+TINY_LITE: dict[str, Any] = {"widths": [8, 8, 8], "depths": [1, 1, 1], "calm": False}
 TINY_RSA2: dict[str, Any] = {
+    "calm": False,
     "stem": 4,
     "widths": [8, 8, 8, 8],
     "depths": [1, 1, 1, 1],

@@ -119,9 +119,6 @@ def fusion(
     interpolation: Annotated[
         InterpolationOption, typer.Option(help="How corrected frames are sampled, in training and later.")
     ] = "bicubic",
-    calm: Annotated[
-        bool, typer.Option(help="Take detail that frames do not agree on away before, in training and later.")
-    ] = True,
     data: Annotated[
         Path | None, typer.Option(metavar="ROOT", help="Train on this data set, too; five frames a sample.")
     ] = None,
@@ -166,7 +163,6 @@ def fusion(
         flow=flow,
         motion=motion,
         interpolation=interpolation,
-        calm=calm,
         data=data,
         layout=layout,
         split=split,

@@ -176,7 +176,8 @@ def _with_weights(name: str, table: Table, folder: Path, own: _Own, method: str 
     made, common = own
     variant = _variant(name, table, None, str(made / name / WEIGHTS), folder)
     kind = variant.kind or "rsa2"
-    network = {**common, **variant.network}
+    # Frames as they are, unless asked otherwise: what the network is worth is the question, not what was done before.
+    network = {"calm": False, **common, **variant.network}
     _check_network(kind, network, table)
     return replace(variant, kind=kind, network=network, trained_here=True)
 

@@ -117,9 +117,9 @@ def _options(table: Table, steps: int | None, minutes: float | None) -> FusionOp
             raise table.error(f"loss is one or more of {', '.join(TERMS)}; got {', '.join(terms) or 'none'}")
     if crop is not None:
         given["crop"] = parse_size(crop, table)
-    # Frames as they are: what the network is worth is asked, not what may be done before it.
-    plain: dict[str, Any] = {"interpolation": "bilinear", "calm": False}
-    return FusionOptions(**given, **plain, compiled=torch.cuda.is_available() if compiled is None else compiled)
+    return FusionOptions(
+        **given, interpolation="bilinear", compiled=torch.cuda.is_available() if compiled is None else compiled
+    )
 
 
 def to_train(variants: Sequence[Variant]) -> list[Variant]:
