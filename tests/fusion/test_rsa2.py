@@ -8,6 +8,7 @@ import torch
 from qrsc import reference_fusion
 from qrsc.flow.network import parameter_count
 from qrsc.fusion import AlignedFrames, mean_fusion
+from qrsc.fusion.attention import Norm
 from qrsc.fusion.coherent import calmed
 from qrsc.fusion.heads import AdaCofHead, time_weights
 from qrsc.fusion.neural import NetworkFusion, tile_starts
@@ -142,3 +143,15 @@ def test_gradients_stay_finite_where_nothing_is_valid() -> None:
     network = Rsa2Network(SMALL)
     network(nothing).sum().backward()
     assert all(bool(p.grad.isfinite().all()) for p in network.parameters() if p.grad is not None)
+
+
+def test_norms_stay_in_the_precision_of_their_tokens() -> None:
+    norm = Norm(8)
+    randomise(norm)
+    tokens = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    exact = torch.nn.LayerNorm.forward(norm, tokens)
+    torch.testing.assert_close(norm(tokens), exact)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = norm(tokens.bfloat16())
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), exact, atol=0.03, rtol=0.02)

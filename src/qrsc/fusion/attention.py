@@ -98,16 +98,29 @@ class TemporalAttention(nn.Module):
         return result
 
 
+class Norm(nn.LayerNorm):
+    """As torch's, in the precision of its tokens: autocasting would make float32 of them, and of all copies behind it.
+
+    Sums inside are in float32 in any case.
+    """
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens `[..., C]` to the same shape."""
+        weight, bias = self.weight.to(tokens.dtype), self.bias.to(tokens.dtype)
+        with torch.autocast(tokens.device.type, enabled=False):
+            return F.layer_norm(tokens, self.normalized_shape, weight, bias, self.eps)
+
+
 class Block(nn.Module):
     """Window attention, temporal attention and a multi-layer perceptron, each beside a way past it."""
 
     def __init__(self, channels: int, heads: int, window: int, shift: int, mlp_ratio: int) -> None:
         super().__init__()
-        self.spatial_norm = nn.LayerNorm(channels)
+        self.spatial_norm = Norm(channels)
         self.spatial = WindowAttention(channels, heads, window, shift)
-        self.temporal_norm = nn.LayerNorm(channels)
+        self.temporal_norm = Norm(channels)
         self.temporal = TemporalAttention(channels, heads)
-        self.mlp_norm = nn.LayerNorm(channels)
+        self.mlp_norm = Norm(channels)
         self.expand = nn.Linear(channels, mlp_ratio * channels)
         self.reduce = nn.Linear(mlp_ratio * channels, channels)
 
