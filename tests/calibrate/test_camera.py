@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from qrsc.calibrate.camera import _valley, fit_camera
+from qrsc.calibrate import camera
+from qrsc.calibrate.camera import _full_error, _typical_error, _valley, fit_camera
 from qrsc.calibrate.cells import GRID
 from qrsc.calibrate.motions import ClipMotions
-from qrsc.calibrate.rigid import RigidModel
+from qrsc.calibrate.rigid import RigidFit, RigidModel
 
 HEIGHT, WIDTH, PAIRS = 480, 640, 40
 BEND = 0.3
@@ -76,6 +78,41 @@ def test_half_of_a_clip_is_less_sure_than_the_whole() -> None:
     place, shift, weight = (part[: PAIRS // 2] for part in (motions.place, motions.shift, motions.weight))
     half = ClipMotions(place, shift, weight, motions.size)
     assert fit_camera(RigidModel(half), 0.6)[1] > fit_camera(RigidModel(motions), 0.6)[1]
+
+
+def test_the_error_of_a_cell_with_texture_everywhere_goes_with_the_texture() -> None:
+    motions = walked(0.6, 6)
+    motions.shift[:] += 0.3 * np.random.default_rng(6).normal(size=motions.shift.shape)
+    model, faint = RigidModel(motions), RigidModel(replace(motions, weight=0.25 * motions.weight))
+    fit, _ = fit_camera(model, 0.6)
+    look = model.look(fit)
+    assert _full_error(model, look) == pytest.approx(_typical_error(model, look))
+    # The same errors at a quarter of the texture: with texture everywhere, they would be half as large.
+    assert _full_error(faint, look) == pytest.approx(0.5 * _full_error(model, look))
+    assert _typical_error(faint, look) == pytest.approx(_typical_error(model, look))
+
+
+def test_two_opinions_on_the_errors_of_cells_are_averaged_and_their_distance_is_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    motions = walked(0.6, 6)
+    motions.shift[:] += 0.3 * np.random.default_rng(6).normal(size=motions.shift.shape)
+    asked: list[tuple[float, float]] = []
+    told = [(0.62, 0.010), (0.70, 0.014)]
+
+    def estimated(model: RigidModel, fit: RigidFit, alike: float) -> tuple[RigidFit, float]:
+        asked.append((fit.error, alike))
+        gamma, doubt = told[len(asked) - 1]
+        return replace(fit, gamma=gamma, path=np.full_like(fit.path, gamma)), doubt
+
+    monkeypatch.setattr(camera, "_estimated", estimated)
+    fit, doubt = fit_camera(RigidModel(replace(motions, weight=0.25 * motions.weight)), 0.6)
+    assert fit.gamma == pytest.approx(0.66)
+    assert fit.path == pytest.approx(0.66)
+    assert doubt == pytest.approx(math.hypot(0.012, 0.04))
+    (typical, single), (full, alike) = asked
+    assert full == pytest.approx(0.5 * typical, rel=0.1)
+    assert alike > single == 1.0
 
 
 def test_sides_of_the_picture_that_disagree_make_gamma_doubtful() -> None:

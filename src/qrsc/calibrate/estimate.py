@@ -44,8 +44,7 @@ BLOCKS = 12  # parts of the clip whose disagreement says how sure the choice of 
 # Standard errors on either side of an interval.
 INTERVAL = 2.0
 # An interval that is wider than this to either side, or a motion that changes by fewer pixels from frame to frame, does
-# not determine gamma. Of 96 simulated clips, 54 are within it, and 95 % of these at most 0.022 off; within 0.06, it
-# would be 62 clips and 0.033.
+# not determine gamma. Of 176 simulated clips, 93 are within it, and 95 % of these at most 0.027 off.
 WIDEST = 0.05
 LEAST_CHANGE = 0.25
 # A global shutter need not be known that well: what is read within a tenth of a frame leaves little to correct.
