@@ -95,7 +95,8 @@ def test_weights_must_be_those_of_the_row(tmp_path: Path) -> None:
     require_own_weights(Variant("same", weights=weights, kind="rsa2", network={"taps": 3, "widths": [8, 8, 8, 8]}))
     require_own_weights(Variant("not there", weights=tmp_path / "b.safetensors", network={"taps": 7}))
     require_own_weights(Variant("a method", "qrs"))
-    require_own_weights(Variant("shipped", weights="rsa2-lite", kind="rsa2-lite", network={"kernel": 3}))
+    shipped = Variant("shipped", weights="rsa2-lite", kind="rsa2-lite", motion="path", network={"kernel": 3})
+    require_own_weights(shipped)
     with pytest.raises(WeightsError, match=r"not the network that no field is said to be: it has fields = True, not F"):
         require_own_weights(Variant("no field", weights=weights, network={"fields": False}))
     with pytest.raises(WeightsError, match="kind = 'rsa2', not 'rsa2-lite'"):
