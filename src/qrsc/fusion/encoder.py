@@ -37,6 +37,14 @@ def keep_scale(network: nn.Module) -> None:
                 block.second.weight.mul_(RESIDUAL)
 
 
+def start_at_zero(layer: nn.Module) -> None:
+    """First weights of a convolution that make nothing of anything."""
+    assert isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d))
+    assert layer.bias is not None
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+
+
 class ResidualBlock(nn.Module):
     """Two 3-D convolutions with a way past them."""
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qrsc.fusion.adacof import adacof
 from qrsc.fusion.convolutions import Subnet, each_frame
-from qrsc.fusion.encoder import SLOPE, keep_scale
+from qrsc.fusion.encoder import SLOPE, keep_scale, start_at_zero
 from qrsc.fusion.mean import DISAGREEMENT, log_weights
 
 # A frame that does not show a pixel starts with e^-12 of the weight of one that does: enough to be left out, little
@@ -87,7 +87,7 @@ class AdaCofHead(nn.Module):
         self.mask = Subnet(channels, mask_width, 1, slope=SLOPE)
         keep_scale(self)
         for net in (self.weights, self.alpha, self.beta, self.mask):
-            _start_at_zero(net)
+            start_at_zero(net[-1])
 
     def forward(self, features: Tensor, pictures: Pictures) -> Tensor:
         """Features `[B, C, T, H / 2, W / 2]` and pictures of size H, W to `[B, 3, H, W]`."""
@@ -128,14 +128,6 @@ class DirectHead(nn.Module):
         """Features `[B, C, T, H / 2, W / 2]` to `[B, 3, H, W]`."""
         colours: Tensor = self.colours(features.mean(2))
         return colours.to(pictures.frames.dtype)
-
-
-def _start_at_zero(net: Subnet) -> None:
-    last = net[-1]
-    assert isinstance(last, nn.ConvTranspose2d)
-    assert last.bias is not None
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
 
 
 def _pooled(values: Tensor, factor: int) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.coherent import restored, visible_detail
+from qrsc.fusion.encoder import start_at_zero
 from qrsc.fusion.heads import INVALID, Pictures
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
 from qrsc.fusion.rsa2 import FIELD_SCALE
@@ -70,10 +71,10 @@ class LiteNetwork(nn.Module):
         # PyTorch's own first weights everywhere else: features of a tenth. With features of 1, as RSA^2-Net has them, a
         # step changes shifts and kernels by ten times as much: on eight samples to be learned by heart, +0.3 dB after
         # 200 steps in place of +3.2.
-        _start_at_zero(self.head)
+        start_at_zero(self.head)
         if options.colours:
             self.colour = nn.Conv2d(2 * fine, 3 * STRIDE**2, 1)
-            _start_at_zero(self.colour)
+            start_at_zero(self.colour)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
         """One frame `[B, 3, H, W]` from several whose sides are multiples of 16.
@@ -184,12 +185,6 @@ def filter_pictures(pictures: Tensor, kernels: Tensor) -> Tensor:
         row, column = divmod(tap, side)
         total = total + kernels[:, tap : tap + 1] * padded[..., row : row + height, column : column + width]
     return total
-
-
-def _start_at_zero(layer: nn.Conv2d) -> None:
-    nn.init.zeros_(layer.weight)
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
 
 
 def _doubled(features: Tensor) -> Tensor:

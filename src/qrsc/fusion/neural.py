@@ -90,31 +90,22 @@ class NetworkFusion:
 
     def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
         """What the network makes of frames it can take, `[B, 3, H, W]`."""
+        inputs, gamma = _pictures(aligned), aligned.gamma
+        if gamma is not None:
+            single = mean[:1, 0, 0, 0, 0]
+            inputs["gamma"] = gamma.to(mean) if isinstance(gamma, Tensor) else torch.full_like(single, gamma)
+        names = tuple(inputs)
 
-        names = ["frames", "correction_fields", "valid", "time_distance", "mean"]
-        names += [name for name in ("gamma", "detail") if getattr(aligned, name) is not None]
-
-        def run(*values: Tensor) -> Tensor:
-            given = dict(zip(names, values, strict=True))
-            mean = given.pop("mean")
-            frames = given["frames"]
-            with torch.autocast(frames.device.type, torch.bfloat16, enabled=frames.is_cuda, cache_enabled=False):
+        def run(mean: Tensor, *values: Tensor) -> Tensor:
+            given: dict[str, Any] = dict(zip(names, values, strict=True))
+            with torch.autocast(mean.device.type, torch.bfloat16, enabled=mean.is_cuda, cache_enabled=False):
                 fused: Tensor = self._forward(AlignedFrames(**given, centre=aligned.centre), mean)
             return fused.float()
 
-        def value(name: str) -> Tensor:
-            if name == "mean":
-                return mean
-            found: Tensor | float = getattr(aligned, name)
-            if isinstance(found, Tensor):
-                return found.to(mean) if name == "gamma" else found
-            return torch.full_like(mean[:1, 0, 0, 0, 0], found)
-
-        inputs = [value(name) for name in names]
         if self._graphs is None or not mean.is_cuda:
-            return run(*inputs)
+            return run(mean, *inputs.values())
         places = tuple(weights.data_ptr() for weights in self.network.parameters())
-        return self._graphs(run, (aligned.centre, places, *names), *inputs)
+        return self._graphs(run, (aligned.centre, places, names), mean, *inputs.values())
 
     def _in_tiles(self, aligned: AlignedFrames, mean: Tensor, tile: int) -> Tensor:
         height, width = aligned.frames.shape[-2:]
@@ -241,9 +232,14 @@ def _float32(aligned: AlignedFrames) -> AlignedFrames:
 
 def _changed(aligned: AlignedFrames, change: Callable[[Tensor], Tensor]) -> AlignedFrames:
     """All that has pixels changed alike."""
-    pictures = [f.name for f in fields(aligned) if f.name != "gamma" and isinstance(getattr(aligned, f.name), Tensor)]
-    changed: dict[str, Any] = {name: change(getattr(aligned, name)) for name in pictures}
+    changed: dict[str, Any] = {name: change(values) for name, values in _pictures(aligned).items()}
     return replace(aligned, **changed)
+
+
+def _pictures(aligned: AlignedFrames) -> dict[str, Tensor]:
+    """All that has pixels, by name."""
+    named = {field.name: getattr(aligned, field.name) for field in fields(aligned) if field.name != "gamma"}
+    return {name: values for name, values in named.items() if isinstance(values, Tensor)}
 
 
 def _padded(aligned: AlignedFrames) -> AlignedFrames:

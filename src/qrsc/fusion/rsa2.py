@@ -13,7 +13,7 @@ from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.coherent import restored, visible_detail
 from qrsc.fusion.convolutions import each_frame, fast
 from qrsc.fusion.decoder import Decoder
-from qrsc.fusion.encoder import TransformerEncoder, keep_scale
+from qrsc.fusion.encoder import TransformerEncoder, keep_scale, start_at_zero
 from qrsc.fusion.heads import AdaCofHead, DirectHead, Pictures
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
 from qrsc.fusion.unet3d import UNetEncoder
@@ -103,9 +103,7 @@ class Rsa2Network(nn.Module):
         self.heads = nn.ModuleList(self._head(finest) for finest in (False, False, True))
         if options.calm:
             self.gates = nn.Conv2d(options.features, 2, 1)
-            assert self.gates.bias is not None
-            nn.init.zeros_(self.gates.weight)
-            nn.init.zeros_(self.gates.bias)
+            start_at_zero(self.gates)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
         """One frame `[B, 3, H, W]` from several whose sides are multiples of `MULTIPLE`.
