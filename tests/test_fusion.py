@@ -172,6 +172,14 @@ def test_how_much_is_kept_is_wieners_share() -> None:
     assert float(kept[0, 0, 4, -1]) == pytest.approx(0.5 * (overall + within), rel=2e-3)
 
 
+@pytest.mark.parametrize("count", [1, 2, 8, 9])
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 1.0])
+def test_the_quantile_is_that_of_torch(count: int, part: float) -> None:
+    values = rand(2, 3, count)
+    expected = torch.quantile(values, part, dim=2, keepdim=True)
+    torch.testing.assert_close(coherent._quantile(values, part), expected)
+
+
 def test_one_frame_or_none_that_overlaps_is_the_mean() -> None:
     _, frames = noisy_frames(0.05, count=1)
     one = AlignedFrames(frames.frames, frames.correction_fields, frames.valid, frames.time_distance, 0)

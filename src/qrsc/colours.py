@@ -27,6 +27,7 @@ def from_ycc(pictures: Tensor) -> Tensor:
 
 def _mixed(pictures: Tensor, matrix: Tensor) -> Tensor:
     """Channels under a 3 x 3 matrix."""
-    pictures = pictures.to(torch.promote_types(pictures.dtype, torch.float32))
-    mixed: Tensor = matrix.to(pictures.dtype).to(pictures.device) @ pictures.flatten(2)
-    return mixed.reshape(pictures.shape)
+    red, green, blue = pictures.to(torch.promote_types(pictures.dtype, torch.float32)).unbind(1)
+    # Plain numbers: to bring a matrix to a GPU is nothing that it can record.
+    mixed = [(parts[0] * red).add(green, alpha=parts[1]).add(blue, alpha=parts[2]) for parts in matrix.tolist()]
+    return torch.stack(mixed, 1)

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MOST_GRAPHS = 8  # kept; they share the memory that they work in
+# Kept; they share the memory that they work in. The frames of a clip need six: whole windows, and one at each end, in
+# two steps.
+MOST_GRAPHS = 12
 Function = Callable[..., Tensor]
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -92,6 +93,18 @@ def test_tiles_have_no_seams() -> None:
     tiled = NetworkFusion(network, tile=256)(aligned).image
     assert float((whole - mean_fusion(aligned).image).abs().max()) > 0.02
     assert float((whole - tiled).abs().max()) < 1e-4
+
+
+def test_fields_of_a_smaller_size_are_enlarged() -> None:
+    network = LiteNetwork(TINY)
+    randomise(network, 0.3)
+    aligned = aligned_frames(2, (16, 24))
+    coarse = aligned.correction_fields[..., ::4, ::4]
+    enlarged = F.interpolate(coarse[0], (16, 24), mode="bilinear")[None]
+    fusion = NetworkFusion(network)
+    found = fusion(replace(aligned, correction_fields=coarse)).image
+    torch.testing.assert_close(found, fusion(replace(aligned, correction_fields=enlarged)).image)
+    assert float((found - fusion(aligned).image).abs().max()) > 1e-3  # the field does matter
 
 
 def test_double_precision_frames_come_back_as_such() -> None:

@@ -2,8 +2,8 @@
 
 A program takes a run of pixels of one frame and goes over the taps; samples are read where they are needed and summed
 in float32. Per pixel and tap that is 6 bytes (bfloat16) of weights and offsets, which is what bounds it: the samples
-themselves lie close together and come from the cache. Gradients of the frames, which training does not ask for, are
-scattered by atomic additions.
+themselves lie close together and come from the cache. Gradients of the frames, which gates ask for, are scattered by
+atomic additions.
 """
 
 from __future__ import annotations
@@ -97,6 +97,34 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         tl.store(target + 3 * size, fourth.to(kind), mask=inside)
 
 
+@triton.jit
+def _slopes(plane, a, b, c, d, across, down, coming):  # type: ignore[no-untyped-def]  # Triton's own types
+    """A sample, and how it changes along x and y, times the gradient that comes in."""
+    left_top = tl.load(plane + a).to(tl.float32)
+    right_top = tl.load(plane + b).to(tl.float32)
+    left_bottom = tl.load(plane + c).to(tl.float32)
+    right_bottom = tl.load(plane + d).to(tl.float32)
+    above = left_top + (right_top - left_top) * across
+    below = left_bottom + (right_bottom - left_bottom) * across
+    top_slope = right_top - left_top
+    slope = top_slope + (right_bottom - left_bottom - top_slope) * down
+    return coming * (above + (below - above) * down), coming * slope, coming * (below - above)
+
+
+@triton.jit
+def _scatter(plane, a, b, c, d, right_part, upper, lower, coming, inside):  # type: ignore[no-untyped-def]
+    """Give the four pixels around a place their shares of the gradient, with weights of the two rows."""
+    above = upper * coming
+    below = lower * coming
+    above_right = above * right_part
+    below_right = below * right_part
+    # Nobody looks at a sum before all are in, so they need no order.
+    tl.atomic_add(plane + a, above - above_right, mask=inside, sem="relaxed")
+    tl.atomic_add(plane + b, above_right, mask=inside, sem="relaxed")
+    tl.atomic_add(plane + c, below - below_right, mask=inside, sem="relaxed")
+    tl.atomic_add(plane + d, below_right, mask=inside, sem="relaxed")
+
+
 @triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     gradient,  # [N, C, H, W]
@@ -122,11 +150,15 @@ def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     inside = pixel < size
     row = pixel // width
     column = pixel - row * width
-    channel = tl.arange(0, 4)
-    wanted = (channel[:, None] < C) & inside[None, :]
-    plane = number * C * size + channel[:, None] * size
-    coming = tl.load(gradient + plane + pixel[None, :], mask=wanted, other=0.0).to(tl.float32)
+    picture = frames + number * C * size
+    scattered = to_frames + number * C * size
+    source = gradient + number * C * size + pixel
+    first = tl.load(source, mask=inside, other=0.0).to(tl.float32)
+    second = tl.load(source + size, mask=inside & (C > 1), other=0.0).to(tl.float32)
+    third = tl.load(source + 2 * size, mask=inside & (C > 2), other=0.0).to(tl.float32)
+    fourth = tl.load(source + 3 * size, mask=inside & (C > 3), other=0.0).to(tl.float32)
     taps = number * K * K * size + pixel
+    kind = to_weights.dtype.element_ty
     for tap in range(K * K):
         place = taps + tap * size
         weight = tl.load(weights + place, mask=inside, other=0.0).to(tl.float32)
@@ -136,39 +168,41 @@ def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         y = tl.minimum(tl.maximum(free_y, 0.0), height - 1.0)
         left = tl.floor(x)
         top = tl.floor(y)
-        right_part = (x - left)[None, :]
-        lower_part = (y - top)[None, :]
+        across = x - left
+        down = y - top
         x0 = left.to(tl.int32)
         y0 = top.to(tl.int32)
         x1 = tl.minimum(x0 + 1, width - 1)
         y1 = tl.minimum(y0 + 1, height - 1)
-        at_a = plane + (y0 * width + x0)[None, :]
-        at_b = plane + (y0 * width + x1)[None, :]
-        at_c = plane + (y1 * width + x0)[None, :]
-        at_d = plane + (y1 * width + x1)[None, :]
-        a = tl.load(frames + at_a, mask=wanted, other=0.0).to(tl.float32)
-        b = tl.load(frames + at_b, mask=wanted, other=0.0).to(tl.float32)
-        c = tl.load(frames + at_c, mask=wanted, other=0.0).to(tl.float32)
-        d = tl.load(frames + at_d, mask=wanted, other=0.0).to(tl.float32)
-        upper = a + (b - a) * right_part
-        lower = c + (d - c) * right_part
-        sampled = upper + (lower - upper) * lower_part
-        along_x = (b - a) + ((d - c) - (b - a)) * lower_part
-        along_y = lower - upper
-        moves_x = (free_x >= 0.0) & (free_x <= width - 1.0)
-        moves_y = (free_y >= 0.0) & (free_y <= height - 1.0)
-        kind = to_weights.dtype.element_ty
-        tl.store(to_weights + place, tl.sum(coming * sampled, 0).to(kind), mask=inside)
-        slope = tl.where(moves_x, weight * tl.sum(coming * along_x, 0), 0.0)
-        tl.store(to_alpha + place, slope.to(kind), mask=inside)
-        slope = tl.where(moves_y, weight * tl.sum(coming * along_y, 0), 0.0)
-        tl.store(to_beta + place, slope.to(kind), mask=inside)
+        a = y0 * width + x0
+        b = y0 * width + x1
+        c = y1 * width + x0
+        d = y1 * width + x1
+        value, slope_x, slope_y = _slopes(picture, a, b, c, d, across, down, first)
+        if C > 1:
+            more, more_x, more_y = _slopes(picture + size, a, b, c, d, across, down, second)
+            value, slope_x, slope_y = value + more, slope_x + more_x, slope_y + more_y
+        if C > 2:
+            more, more_x, more_y = _slopes(picture + 2 * size, a, b, c, d, across, down, third)
+            value, slope_x, slope_y = value + more, slope_x + more_x, slope_y + more_y
+        if C > 3:
+            more, more_x, more_y = _slopes(picture + 3 * size, a, b, c, d, across, down, fourth)
+            value, slope_x, slope_y = value + more, slope_x + more_x, slope_y + more_y
+        tl.store(to_weights + place, value.to(kind), mask=inside)
+        moves = (free_x >= 0.0) & (free_x <= width - 1.0)
+        tl.store(to_alpha + place, tl.where(moves, weight * slope_x, 0.0).to(kind), mask=inside)
+        moves = (free_y >= 0.0) & (free_y <= height - 1.0)
+        tl.store(to_beta + place, tl.where(moves, weight * slope_y, 0.0).to(kind), mask=inside)
         if SCATTER:
-            share = coming * weight[None, :]
-            tl.atomic_add(to_frames + at_a, share * (1.0 - right_part) * (1.0 - lower_part), mask=wanted)
-            tl.atomic_add(to_frames + at_b, share * right_part * (1.0 - lower_part), mask=wanted)
-            tl.atomic_add(to_frames + at_c, share * (1.0 - right_part) * lower_part, mask=wanted)
-            tl.atomic_add(to_frames + at_d, share * right_part * lower_part, mask=wanted)
+            lower = weight * down
+            upper = weight - lower
+            _scatter(scattered, a, b, c, d, across, upper, lower, first, inside)
+            if C > 1:
+                _scatter(scattered + size, a, b, c, d, across, upper, lower, second, inside)
+            if C > 2:
+                _scatter(scattered + 2 * size, a, b, c, d, across, upper, lower, third, inside)
+            if C > 3:
+                _scatter(scattered + 3 * size, a, b, c, d, across, upper, lower, fourth, inside)
 
 
 def adacof_forward(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int) -> Tensor:

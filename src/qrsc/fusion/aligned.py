@@ -13,7 +13,8 @@ class AlignedFrames:
 
     Attributes:
         frames: `[B, T, 3, H, W]`, the corrected frames.
-        correction_fields: `[B, T, 2, H, W]`, RS -> GS, each on the grid of its own rolling-shutter frame.
+        correction_fields: `[B, T, 2, h, w]`, RS -> GS, each on the grid of its own rolling-shutter frame, or on a
+            coarser one over it; in pixels of the frames.
         valid: `[B, T, 1, H, W]` bool, where a corrected frame can be trusted.
         time_distance: `[B, T, 1, H, W]`, how far in time, in frame intervals, each row was exposed from the instant.
         centre: which of the T is the frame whose instant it is; the middle one (`T // 2`) but at the ends of a clip.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc.blurring import box_mean
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.warp import Warped
 
@@ -63,7 +63,13 @@ def log_weights(
     Returns:
         `[B, T, 1, H, W]`, 0 or less.
     """
-    squared = (frames - frames[:, centre, None]).square().mean(2)  # [B, T, H, W]
-    around = F.avg_pool2d(squared, WINDOW, 1, WINDOW // 2, count_include_pad=False).unsqueeze(2)
-    unlike = torch.where(valid[:, centre, None], around / disagreement**2, torch.zeros_like(around))
-    return -time_distance / TIME_CONSTANT - unlike
+    mine = frames[:, centre]
+    others = [i for i in range(frames.shape[1]) if i != centre]
+    if not others:
+        return -time_distance / TIME_CONSTANT
+    squared = torch.cat([(frames[:, i] - mine).square().mean(1, keepdim=True) for i in others], 1)  # [B, T - 1, H, W]
+    unlike = box_mean(squared, WINDOW) / disagreement**2
+    unlike = torch.where(valid[:, centre], unlike, torch.zeros_like(unlike))
+    # The centre frame is like itself.
+    with_mine = torch.cat([unlike[:, :centre], torch.zeros_like(unlike[:, :1]), unlike[:, centre:]], 1)
+    return -time_distance / TIME_CONSTANT - with_mine.unsqueeze(2)

@@ -78,8 +78,8 @@ class NetworkFusion:
             if self._graphs is not None:
                 self._graphs.clear()
         height, width = frames.shape[-2:]
-        aligned = _float32(aligned)
-        padded = _padded(calmed(aligned) if self.network.options.calm else aligned)
+        aligned = _with_full_fields(_float32(aligned))
+        padded = _padded(self._calmed(aligned) if self.network.options.calm else aligned)
         mean = self.network.input_mean(padded)
         if self.tile is None or max(height, width) <= self.tile:
             fused = self._fused(padded, mean)
@@ -87,6 +87,20 @@ class NetworkFusion:
             fused = self._in_tiles(padded, mean, self.tile)
         fused = fused[..., :height, :width].clamp(0.0, 1.0).to(frames.dtype)
         return Warped(fused, aligned.valid.any(1))
+
+    def _calmed(self, aligned: AlignedFrames) -> AlignedFrames:
+        """What `calmed` makes of the frames, recorded apart from the network: it sees the whole picture, no tiles."""
+        if self._graphs is None or not aligned.frames.is_cuda:
+            return calmed(aligned)
+
+        def run(frames: Tensor, valid: Tensor, time_distance: Tensor) -> Tensor:
+            made = calmed(replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
+            assert made.detail is not None  # what `calmed` is there for
+            return torch.stack([made.frames, made.detail])
+
+        inputs = (aligned.frames, aligned.valid, aligned.time_distance)
+        frames, detail = self._graphs(run, ("calmed", aligned.centre), *inputs)
+        return replace(aligned, frames=frames, detail=detail)
 
     def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
         """What the network makes of frames it can take, `[B, 3, H, W]`."""
@@ -220,6 +234,15 @@ def _fade(start: int, end: int, size: int, device: torch.device) -> Tensor:
     if end < size:
         weight = torch.minimum(weight, (end - start - 1 - place - OVERLAP / 4) / (OVERLAP / 2))
     return weight.clamp(1e-6, 1.0)
+
+
+def _with_full_fields(aligned: AlignedFrames) -> AlignedFrames:
+    """With a field vector for every pixel of the frames."""
+    fields, size = aligned.correction_fields, aligned.frames.shape[-2:]
+    if fields.shape[-2:] == size:
+        return aligned
+    enlarged = F.interpolate(fields.flatten(0, 1), size=size, mode="bilinear", align_corners=False)
+    return replace(aligned, correction_fields=enlarged.reshape(*fields.shape[:3], *size))
 
 
 def _cut(aligned: AlignedFrames, rows: slice, columns: slice) -> AlignedFrames:

@@ -357,8 +357,8 @@ class Corrector:
         result = warped[centre]
         if self._fusion is not None:
             with self.seconds.of("fusion"):
-                enlarged = [resized_field(each, full) for each in fields]
-                result = self._fusion(self._aligned(window, indices, own, tau, warped, enlarged))
+                scaled = [in_pixels_of(each, each.shape[-2:], full) for each in fields]
+                result = self._fusion(self._aligned(window, indices, own, tau, warped, scaled))
                 if self.border == "repeat":
                     shown = warped[centre].valid
                     result = Warped(torch.where(shown, result.image, warped[centre].image), shown)
