@@ -15,7 +15,7 @@ from qrsc.fusion import AlignedFrames
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
 from qrsc.fusion.neural import FusionNetwork, NetworkFusion
 from qrsc.fusion.rsa2 import Rsa2Network
-from qrsc.graphs import Graphs
+from qrsc.graphs import Graphs, unrecorded
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
 
@@ -71,6 +71,26 @@ def test_recorded_in_inference_mode_and_used_outside(recordings: list[list[Tenso
         with torch.inference_mode(inference):
             assert float(calls(lambda values: values + 1.0, 0, torch.ones(()))) == 2.0
     assert len(recordings) == 1
+
+
+def test_a_thread_that_must_not_record_works_as_ever(recordings: list[list[Tensor]]) -> None:
+    calls = Graphs()
+
+    def one_more(value: float) -> float:
+        return float(calls(lambda values: values + 1.0, 0, torch.full((), value)))
+
+    with unrecorded():
+        with unrecorded():
+            assert [one_more(value) for value in (1.0, 2.0)] == [2.0, 3.0]
+        assert one_more(3.0) == 4.0
+        assert not recordings
+        with ThreadPoolExecutor(1) as other:  # what one thread must not, another may
+            assert other.submit(one_more, 4.0).result() == 5.0
+        assert len(recordings) == 1
+        assert one_more(5.0) == 6.0
+    calls.clear()
+    assert [one_more(value) for value in (1.0, 2.0)] == [2.0, 3.0]
+    assert len(recordings) == 2
 
 
 # --- on a GPU ---

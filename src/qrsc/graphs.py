@@ -5,7 +5,9 @@ RSA^2-Net at 640 x 480 is 8 ms of kernels on an H200, and takes the processor 17
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,13 +17,29 @@ from torch import Tensor
 # two steps.
 MOST_GRAPHS = 12
 Function = Callable[..., Tensor]
+_thread = threading.local()
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Nothing new is recorded by this thread meanwhile.
+
+    While one thread records, no other may wait for the whole device (`torch.cuda.synchronize`), as `torch.compile` does
+    where it tries out kernels: both would fail.
+    """
+    before = getattr(_thread, "unrecorded", False)
+    _thread.unrecorded = True
+    try:
+        yield
+    finally:
+        _thread.unrecorded = before
 
 
 class Graphs:
     """Recorded calls of functions of tensors, one for each set of shapes.
 
     The first call with new shapes is an ordinary one, which also warms up; the second is recorded. Shapes beyond the
-    first `most` ones are never recorded, so that many sizes in turn do not push each other out.
+    first `most` ones are never recorded, so that many sizes in turn do not push each other out. See also `unrecorded`.
     """
 
     def __init__(self, most: int = MOST_GRAPHS) -> None:
@@ -52,6 +70,8 @@ class Graphs:
                 call.warm = True
                 return function(*call.inputs)
             if call.replay is None:
+                if getattr(_thread, "unrecorded", False):
+                    return function(*call.inputs)
                 self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
                 call.replay, call.result = record(function, call.inputs, self._pool)
             call.replay()

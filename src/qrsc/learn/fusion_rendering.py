@@ -224,7 +224,7 @@ def _worse(flows: Sequence[Tensor], strength: Tensor, generator: torch.Generator
         blurred = F.avg_pool2d(F.pad(moved, (2, 2, 2, 2), mode="replicate"), 5, 1)
         moved = torch.lerp(moved, blurred, (2.0 * strong).clamp(max=1.0))
         length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
-        results.append(moved + strong * ((0.4 + 0.04 * length) * coarse + 0.3 * fine))
+        results.append(moved + strong * ((0.8 + 0.04 * length) * coarse + 0.5 * fine))
     return results
 
 

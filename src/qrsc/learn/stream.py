@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from qrsc.graphs import unrecorded
 from qrsc.learn.augment import photometric
 from qrsc.learn.pairs import FlowPairs, mirrored
 from qrsc.simulate.sets import require_free_seed
@@ -127,7 +128,7 @@ class Pool(Generic[Batch]):
     def _render_until_closed(self) -> None:
         stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # torch's stubs
         try:
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(stream), unrecorded():
                 while not self._closing:
                     self._add(self._render(self._rendering))
                     with self._changed:
