@@ -100,10 +100,10 @@ def test_two_opinions_on_the_errors_of_cells_are_averaged_and_their_distance_is_
     asked: list[tuple[float, float]] = []
     told = [(0.62, 0.010), (0.70, 0.014)]
 
-    def estimated(model: RigidModel, fit: RigidFit, alike: float) -> tuple[RigidFit, float]:
-        asked.append((fit.error, alike))
+    def estimated(model: RigidModel, start: camera._Likelihood, alike: float) -> tuple[RigidFit, float]:
+        asked.append((start.fit.error, alike))
         gamma, doubt = told[len(asked) - 1]
-        return replace(fit, gamma=gamma, path=np.full_like(fit.path, gamma)), doubt
+        return replace(start.fit, gamma=gamma, path=np.full_like(start.fit.path, gamma)), doubt
 
     monkeypatch.setattr(camera, "_estimated", estimated)
     fit, doubt = fit_camera(RigidModel(replace(motions, weight=0.25 * motions.weight)), 0.6)

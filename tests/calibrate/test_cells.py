@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from qrsc.calibrate.cells import cell_motions
+from qrsc.calibrate.cells import cell_motions, picture_of
 
 HEIGHT, WIDTH = 240, 320
 
@@ -23,7 +23,7 @@ def test_a_shear_that_the_search_has_smoothed_away_is_found() -> None:
     second = moved.astype(np.uint8)
     flow = np.zeros((HEIGHT, WIDTH, 2), dtype=np.float32)
     flow[..., 0] = 2.0
-    found = cell_motions(first, second, flow)
+    found = cell_motions(picture_of(first), picture_of(second), flow)
     sure = found.weight > 0.3
     assert sure.mean() > 0.7
     expected = 2.0 + shear * (found.place[sure, 1] - HEIGHT / 2)
@@ -35,7 +35,8 @@ def test_a_shear_that_the_search_has_smoothed_away_is_found() -> None:
 def test_a_change_of_brightness_is_no_motion() -> None:
     first = scene()
     second = np.clip(first.astype(np.float32) + 12.0, 0, 255).astype(np.uint8)
-    found = cell_motions(first, second, np.zeros((HEIGHT, WIDTH, 2), dtype=np.float32))
+    flow = np.zeros((HEIGHT, WIDTH, 2), dtype=np.float32)
+    found = cell_motions(picture_of(first), picture_of(second), flow)
     assert np.abs(found.shift[found.weight > 0.3]).max() < 0.05
 
 
@@ -43,6 +44,7 @@ def test_a_cell_is_not_followed_out_of_the_picture() -> None:
     picture = scene()
     flow = np.zeros((HEIGHT, WIDTH, 2), dtype=np.float32)
     flow[..., 0] = 100.0
-    weight = cell_motions(picture, np.roll(picture, 100, axis=1), flow).weight.reshape(12, 16)
+    moved = np.roll(picture, 100, axis=1)
+    weight = cell_motions(picture_of(picture), picture_of(moved), flow).weight.reshape(12, 16)
     assert weight[:, -4:].max() == 0.0
     assert weight[:, 2:8].min() > 0.1

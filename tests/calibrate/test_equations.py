@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qrsc.calibrate.equations import PATH, step_equations, step_pulls
+from qrsc.calibrate.equations import PATH, step_equations, step_pulls, with_error
 from qrsc.calibrate.motions import ClipMotions
 from qrsc.calibrate.rigid import COORDINATES, RigidFit, RigidModel
 
@@ -76,3 +76,13 @@ def test_errors_in_common_are_integrated_out(model: RigidModel) -> None:
     assert step_equations(model, fit, model.look(fit)).log_determinant == pytest.approx(
         2.0 * np.linalg.slogdet(own)[1].sum()
     )
+
+
+def test_equations_for_another_error_of_a_cell_need_not_be_set_up_anew(model: RigidModel) -> None:
+    fit = some_fit(model)
+    anew = replace(fit, error=0.12)
+    expected = step_equations(model, anew, model.look(anew))
+    found = with_error(model, step_equations(model, fit, model.look(fit)), fit.error, anew.error)
+    for name in ("diagonal", "below", "border", "corner"):
+        values = getattr(expected, name)
+        np.testing.assert_allclose(getattr(found, name), values, atol=1e-9 * np.abs(values).max())

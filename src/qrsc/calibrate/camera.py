@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qrsc.calibrate.bending import learned_filters
-from qrsc.calibrate.equations import PATH, System, step_equations, step_pulls
+from qrsc.calibrate.equations import PATH, Pulls, System, step_equations, step_pulls, with_error
 from qrsc.calibrate.rigid import BLOCK, COORDINATES, KNOTS, MARGIN, Look, RigidFit, RigidModel
 from qrsc.calibrate.spline import factored, few_threads, log_determinant, product, solve_factored
 
@@ -35,6 +35,7 @@ CALM = 1e-3  # steps of gamma that no longer matter, three in a row
 SETTLED = 0.05  # what a step explains more, in squared errors, that no longer matters
 ROUNDS = 6
 TRIES = 6  # of a step
+FROZEN = 1e4  # damping over which the scene stays as it is, so that more of it changes nothing
 APART = 0.04  # gammas whose likelihoods are compared
 FURTHEST_MOVE = 2.5 * APART
 MOVES = 8
@@ -94,22 +95,30 @@ def fit_camera(model: RigidModel, gamma: float) -> tuple[RigidFit, float]:
     # Likelihoods need to know how large errors are. Cells count by their texture: for that, those of a typical cell are
     # too large (gamma comes out too small), and those of a cell with texture everywhere, alike as neighbours are, too
     # small. On simulated clips, the mean of both is better than either, and than one error between the two.
-    typical, doubt = _estimated(model, fit, 1.0)
-    full, other_doubt = _estimated(model, replace(fit, error=_full_error(model, model.look(fit))), ALIKE)
+    start = _judged(model, fit, model.look(fit))
+    typical, doubt = _estimated(model, start, 1.0)
+    full, other_doubt = _estimated(model, _with_error(model, start, _full_error(model, start.look)), ALIKE)
     apart = full.gamma - typical.gamma
     return _between(typical, full), math.hypot(0.5 * (doubt + other_doubt), 0.5 * apart)
 
 
-def _estimated(model: RigidModel, fit: RigidFit, alike: float) -> tuple[RigidFit, float]:
+def _estimated(model: RigidModel, start: _Likelihood, alike: float) -> tuple[RigidFit, float]:
     """The likeliest fit with the error of a cell that a fit has, and the standard error of its gamma.
 
     Args:
         model: of the clip.
-        fit: to start from.
+        start: to start from.
         alike: how many times larger errors of many cells together are than if each were on its own.
     """
-    likeliest, width = _likeliest(model, fit)
+    likeliest, width = _likeliest(model, start)
     return likeliest.fit, max(LEAST_DOUBT, math.hypot(alike * width, *_disagreements(model, likeliest)))
+
+
+def _with_error(model: RigidModel, start: _Likelihood, error: float) -> _Likelihood:
+    """A fit and its equations, with another error of a cell."""
+    fit = replace(start.fit, error=error)
+    system = with_error(model, start.system, start.fit.error, error)
+    return _judged(model, fit, model.look_again(fit, start.look), system)
 
 
 def _between(one: RigidFit, other: RigidFit) -> RigidFit:
@@ -124,23 +133,23 @@ def _between(one: RigidFit, other: RigidFit) -> RigidFit:
     )
 
 
-def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[_Likelihood, float]:
+def _likeliest(model: RigidModel, start: _Likelihood) -> tuple[_Likelihood, float]:
     """The likeliest gamma, and the standard error of gamma by how likely those beside it are."""
     known: dict[float, _Likelihood] = {}
-    start = _judged(model, fit, model.look(fit))
 
-    def look_at(gammas: list[float]) -> list[_Likelihood]:
+    def nearest(gamma: float) -> _Likelihood:
+        return min([start, *known.values()], key=lambda one: abs(one.fit.gamma - gamma))
+
+    def look_at(*gammas: float) -> list[float]:
         new = [gamma for gamma in gammas if gamma not in known]
-        looked_at = [start, *known.values()]
-        starts = [min(looked_at, key=lambda one: abs(one.fit.gamma - gamma)) for gamma in new]
         with few_threads() as threads:
-            known.update(zip(new, threads.map(partial(_likelihood, model), starts, new), strict=True))
-        return [known[gamma] for gamma in gammas]
+            known.update(zip(new, threads.map(partial(_likelihood, model), map(nearest, new), new), strict=True))
+        return [known[gamma].unlikely for gamma in gammas]
 
-    gamma, width = fit.gamma, math.inf
+    gamma, width = start.fit.gamma, math.inf
     for _ in range(MOVES):
         gamma = round(float(np.clip(gamma, LEAST + APART, MOST - APART)), 6)
-        low, middle, high = (one.unlikely for one in look_at([gamma - APART, gamma, gamma + APART]))
+        low, middle, high = look_at(gamma - APART, gamma, gamma + APART)
         curvature = (low - 2.0 * middle + high) / APART**2
         if curvature > 0.0:
             move, width = (low - high) / (2.0 * APART) / curvature, math.sqrt(2.0 / curvature)
@@ -151,7 +160,10 @@ def _likeliest(model: RigidModel, fit: RigidFit) -> tuple[_Likelihood, float]:
             break
     else:
         gamma, width = _valley({place: one.unlikely for place, one in known.items()})
-    return look_at([round(gamma, 6)])[0], width
+    # From so near, a straight line leads there. A fit by steps would take as long as each of the others, for the same
+    # gamma and an interval that differs by less than 4 % on 56 of 62 clips, by 12 % at most.
+    fit = _followed(nearest(gamma), gamma)
+    return nearest(gamma)._replace(fit=fit, look=model.look(fit)), width
 
 
 def _valley(unlikely: dict[float, float]) -> tuple[float, float]:
@@ -181,8 +193,9 @@ def _likelihood(model: RigidModel, start: _Likelihood, gamma: float) -> _Likelih
     return _judged(model, *_held(model, fit, look, start.prepared))
 
 
-def _judged(model: RigidModel, fit: RigidFit, look: Look) -> _Likelihood:
-    system = step_equations(model, fit, look)
+def _judged(model: RigidModel, fit: RigidFit, look: Look, system: System | None = None) -> _Likelihood:
+    """How unlikely the gamma of a fit is, by the equations there, which are set up if they are not known."""
+    system = step_equations(model, fit, look) if system is None else system
     prepared = _prepared(model, fit, system, 0.0)
     unlikely = look.held + system.log_determinant + log_determinant(prepared.inverses)
     return _Likelihood(fit, look, system, prepared, unlikely)
@@ -278,14 +291,17 @@ def _step(
         held: whether the weights of the cells stay as they are.
     """
     system: System | None = None
+    pulls = step_pulls(model, fit, look)
     for _ in range(TRIES):
         if prepared is None:
             system = step_equations(model, fit, look) if system is None else system
             prepared = _prepared(model, fit, system, damping)
-        moved = _moved(model, fit, look, prepared, free)
+        moved = _moved(fit, pulls, prepared, free)
         seen = model.look(moved)
         if (seen.held <= look.held) if held else (seen.cost <= look.cost):
             return _Step(moved, seen, prepared, damping)
+        if system is not None and damping > FROZEN:
+            break
         damping *= 1.0 if system is None else 8.0
         prepared = None
     return None
@@ -349,9 +365,8 @@ def _prepared(model: RigidModel, fit: RigidFit, system: System, damping: float) 
     return _Prepared(inverses, system.below, system.border, answers, matrix)
 
 
-def _moved(model: RigidModel, fit: RigidFit, look: Look, prepared: _Prepared, free: tuple[bool, bool]) -> RigidFit:
+def _moved(fit: RigidFit, pulls: Pulls, prepared: _Prepared, free: tuple[bool, bool]) -> RigidFit:
     """A fit one step further, with gamma and the bend free or not."""
-    pulls = step_pulls(model, fit, look)
     answer = solve_factored(prepared.inverses, prepared.below, pulls.blocks)
     step, chosen = np.zeros(2), np.array(free)
     if chosen.any():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from qrsc.calibrate.estimate import Calibration, estimate_readout
-from qrsc.calibrate.motions import MotionReader
+from qrsc.calibrate.motions import MotionReader, one_thread_per_pair
 from qrsc.calibrate.source import ClipSource
 from qrsc.calibrate.spline import one_thread
 from qrsc.timing import Scan
@@ -38,7 +38,7 @@ def calibrate_clip(
     found: Calibration | None = None
     looked_at = 0
     # Pairs are worked on side by side already: more threads within each only wait for each other.
-    with one_thread():
+    with one_thread(), one_thread_per_pair():
         for frame in clip.grey_frames(LOOKS[-1] + 1, advance):
             reader.take(frame)
             if reader.pairs in LOOKS:

@@ -51,14 +51,15 @@ class DepthGrids:
             for corner, weight in _corners((place + 0.5) / [width, height] * [GRID[1], GRID[0]] - 0.5):
                 index.append(side * PLACES + corner)
                 share.append(part * weight)
-        self.index, self.share = np.stack(index, axis=-1), np.stack(share, axis=-1)  # [P, C, 8]
+        places, self.share = np.stack(index, axis=-1), np.stack(share, axis=-1)  # [P, C, 8]
         self.matrix = np.zeros((*motions.weight.shape, 2 * PLACES))  # [P, C, 2 G], the same, written out
         pairs, cells = np.mgrid[0 : motions.pairs, 0 : motions.weight.shape[1]]
-        for number in range(self.index.shape[-1]):
-            self.matrix[pairs, cells, self.index[..., number]] += self.share[..., number]
+        for number in range(places.shape[-1]):
+            self.matrix[pairs, cells, places[..., number]] += self.share[..., number]
+        self._index = places + 2 * PLACES * pairs[..., None]  # [P, C, 8], in the two grids of every pair, [P, 2 G]
         # Of two places that a cell looks up, each two once; those with themselves are counted twice below.
-        one, other = np.triu_indices(self.index.shape[-1])
-        self._products = self.index[..., one] * (2 * PLACES) + self.index[..., other]  # [P, C, 36]
+        one, other = np.triu_indices(places.shape[-1])
+        self._products = places[..., one] * (2 * PLACES) + places[..., other]  # [P, C, 36]
         self._product_shares = self.share[..., one] * self.share[..., other] * np.where(one == other, 0.5, 1.0)
         down = (np.arange(GRID[0]) + 0.5) / GRID[0] - 0.5
         self.expected = np.repeat(1.0 + 2.0 * GROUND * down, GRID[1])  # [G]
@@ -67,8 +68,14 @@ class DepthGrids:
     def at_cells(self, nearness: Array) -> Array:
         """Nearness of every cell, `[P, C]`, from grids `[N, G]`."""
         both = np.concatenate([nearness[self.before], nearness[self.after]], axis=1)
-        seen: Array = (self.share * both[np.arange(len(both))[:, None, None], self.index]).sum(-1)
+        seen: Array = np.einsum("pcn,pcn->pc", self.share, both.reshape(-1).take(self._index))
         return seen
+
+    def on_grids(self, values: Array) -> Array:
+        """Sums of what cells `[P, C]` have, each by its share, in the grids before and after each pair: `[P, 2, G]`."""
+        shared = (self.share * values[..., None]).reshape(-1)
+        summed = np.bincount(self._index.reshape(-1), shared, 2 * PLACES * len(values))
+        return summed.reshape(-1, 2, PLACES).astype(np.float64)
 
     def gathered(self, pairs: slice, weight: Array) -> Array:
         """Normal equations `[2 G, 2 G]` of the nearness of every cell of pairs between the same two grids.

@@ -8,7 +8,6 @@ Convention
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -61,34 +60,52 @@ class Pulls(NamedTuple):
 def step_equations(model: RigidModel, fit: RigidFit, look: Look) -> System:
     """The equations of a step from a fit."""
     near, border = _by_nearness(model, look), _by_border(model, fit, look)
-    scale, size = fit.error**2, PATH + PLACES
-    blocks, borders = np.zeros((model.blocks, 2, size, 2, size)), np.zeros((model.blocks, 2, size, 2))
-    blocks[:, :, :PATH, :, :PATH] = scale * model.bending.reshape(-1, 2, PATH, 2, PATH)
-    blocks[:, :, PATH:, :, PATH:] = scale * model.depth.stiffness.reshape(-1, 2, PLACES, 2, PLACES)
-    of_block = [np.flatnonzero(model.first // BLOCK == block) for block in range(model.blocks)]
-    add = partial(_add_pairs, model, fit.weight, look, near, border)
-    added = [add(*block) for block in zip(of_block, blocks, borders, strict=True)]
-    diagonal = blocks[:, 0, :, 0].copy()
-    diagonal[1:] += blocks[:-1, 1, :, 1]
-    # Where the path as a whole lies is arbitrary.
-    diagonal += np.eye(size) * (1e-9 + 5e-8 * scale * float((model.filters[:3] ** 2).sum()))
-    corner: Array = np.sum([part for part, _ in added], axis=0)
-    determinant = sum(part for _, part in added)
-    return System(diagonal, blocks[:-1, 1, :, 0], _joined(borders), corner, border, near, determinant)
+    shapes, determinant = _common_shapes(model.shapes, fit.weight)
+    diagonal, below = _expectations(model, fit.error**2)
+    borders, corner = np.zeros((model.blocks, 2, PATH + PLACES, 2)), np.zeros((2, 2))
+    owner = model.first // BLOCK
+    for number in np.unique(owner).tolist():
+        pairs = slice(*np.searchsorted(owner, [number, number + 1]))
+        block, borders[number], at_corner = _block_equations(model, fit.weight, look, near, border, shapes, pairs)
+        diagonal[number] += block[0, :, 0]
+        diagonal[number + 1] += block[1, :, 1]
+        below[number] += block[1, :, 0]
+        corner += at_corner
+    return System(diagonal, below, _joined(borders), corner, border, near, determinant)
+
+
+def with_error(model: RigidModel, system: System, before: float, after: float) -> System:
+    """The equations of a step from a fit with another error of a cell: what is expected counts differently."""
+    diagonal, below = _expectations(model, after**2 - before**2)
+    return system._replace(diagonal=system.diagonal + diagonal, below=system.below + below)
 
 
 def step_pulls(model: RigidModel, fit: RigidFit, look: Look) -> Pulls:
     """The right sides of the equations of a step from a fit: what they would be 0 of where the cost is least."""
     pull = fit.weight[:, None] * look.own  # [P, 2, C]
-    on_path = product(look.values, (look.fields * pull[:, :, None]).sum(1).transpose(0, 2, 1))  # [P, 9, 6]
+    on_path = product(look.values, np.einsum("pkdc,pkc->pcd", look.fields, pull))  # [P, 9, 6]
     path = np.zeros((model.blocks * BLOCK, COORDINATES))
     np.add.at(path, model.knots, on_path)
-    on_grids = product((pull * _by_nearness(model, look)).sum(1)[:, None], model.depth.matrix)  # [P, 1, 2 G]
     grids = np.zeros((model.blocks, 2, PLACES))
-    np.add.at(grids, model.depth.before, on_grids.reshape(-1, 2, PLACES))
+    np.add.at(grids, model.depth.before, model.depth.on_grids((pull * _by_nearness(model, look)).sum(1)))
     blocks = np.concatenate([path.reshape(model.blocks, PATH), _joined(grids)], axis=1)
     blocks -= fit.error**2 * _joined(_departures(model, fit))
     return Pulls(blocks, (pull[:, None] * _by_border(model, fit, look)).sum((0, 2, 3)))
+
+
+def _expectations(model: RigidModel, scale: float) -> tuple[Array, Array]:
+    """`System.diagonal` and `System.below` of what is expected of path and scene; the scale is an error squared."""
+    size = PATH + PLACES
+    diagonal, below = np.zeros((model.blocks, size, size)), np.zeros((model.blocks - 1, size, size))
+    for part, stiffness in ((slice(PATH), model.bending), (slice(PATH, size), model.depth.stiffness)):
+        this, following = slice(stiffness.shape[1] // 2), slice(stiffness.shape[1] // 2, None)
+        diagonal[:, part, part] = scale * stiffness[:, this, this]
+        diagonal[1:, part, part] += scale * stiffness[:-1, following, following]
+        below[:, part, part] = scale * stiffness[:-1, following, this]
+    # Where the path as a whole lies is arbitrary.
+    every = np.arange(size)
+    diagonal[:, every, every] += 1e-9 + 5e-8 * scale * float((model.filters[:3] ** 2).sum())
+    return diagonal, below
 
 
 def _by_nearness(model: RigidModel, look: Look) -> Array:
@@ -99,7 +116,7 @@ def _by_nearness(model: RigidModel, look: Look) -> Array:
 
 def _by_border(model: RigidModel, fit: RigidFit, look: Look) -> Array:
     """What gamma and the bend do to each cell: `[P, 2, 2, C]`."""
-    gamma = (look.fields * product(model.at_pairs(fit.path), look.slopes)[:, None]).sum(2)
+    gamma = np.einsum("pkdc,pdc->pkc", look.fields, product(model.at_pairs(fit.path), look.slopes))
     along = model.x * look.steps[:, 0] + model.y * look.steps[:, 1]
     return np.stack([gamma, np.stack([model.x * along, model.y * along], axis=1)], axis=1)
 
@@ -120,39 +137,28 @@ def _joined(right: Array) -> Array:
     return joined
 
 
-def _add_pairs(
-    model: RigidModel,
-    weight: Array,
-    look: Look,
-    near: Array,
-    border: Array,
-    pairs: npt.NDArray[np.intp],
-    block: Array,
-    block_border: Array,
-) -> tuple[Array, float]:
-    """Add the equations of the pairs of one block.
+def _block_equations(
+    model: RigidModel, weight: Array, look: Look, near: Array, border: Array, shapes: Array, pairs: slice
+) -> tuple[Array, Array, Array]:
+    """The equations of the pairs of one block, but for what is expected.
 
     Args:
         model, look: of the clip, at the fit.
         weight: `[P, C]`.
         near, border: `[P, 2, C]` and `[P, 2, 2, C]`, what nearness does to each cell, and what gamma and the bend do.
-        pairs: numbers of p pairs, which follow each other.
-        block, block_border: `[2, M, 2, M]` and `[2, M, 2]`, over the block and the next.
+        shapes: `[P, 3, C]`, of errors in common.
+        pairs: which p pairs.
 
     Returns:
-        `[2, 2]` of `System.corner`, and the logarithm of the determinant of the errors in common.
+        `[2, M, 2, M]` and `[2, M, 2]`, over the block and the next, and `[2, 2]` of `System.corner`.
     """
-    if not len(pairs):
-        return np.zeros((2, 2)), 0.0
-    part = slice(pairs[0], pairs[-1] + 1)
-    weight, near, border = weight[part], near[part], border[part]
-    values, fields, grids = look.values[part], look.fields[part], model.depth.matrix[part]
+    weight, near, border, shapes = weight[pairs], near[pairs], border[pairs], shapes[pairs]
+    values, fields, grids = look.values[pairs], look.fields[pairs], model.depth.matrix[pairs]
     count, cells = weight.shape
-    shapes, determinant = _common_shapes(model.shapes[part], weight)
     square, to_rest = _path_equations(values, fields, weight, border, shapes)
     pull = weight[:, None] * near  # [p, 2, C]
     through = np.empty((count, MET + 2 + 2 * SHAPES, cells))
-    on_path = (pull[:, :, None] * fields).sum(1)  # [p, 6, C]
+    on_path = np.einsum("pkdc,pkc->pdc", fields, pull)
     np.multiply(values[:, :, None], on_path[:, None], out=through[:, :MET].reshape(count, REACHED, COORDINATES, cells))
     through[:, MET : MET + 2] = (pull[:, None] * border).sum(2)
     through[:, MET + 2 :] = (pull[:, :, None] * shapes[:, None]).reshape(count, 2 * SHAPES, cells)
@@ -165,24 +171,25 @@ def _add_pairs(
     full = np.concatenate([square, to_grids[:, :MET], to_rest[..., :2]], axis=2)  # [p, 54, 54 + 2 G + 2]
     full -= product(path, np.concatenate([path.transpose(0, 2, 1), grid, corner.transpose(0, 2, 1)], axis=2))
     gathered = np.zeros((2 * PATH, full.shape[2] - MET + 2 * PATH))
-    for equations, start in zip(full, model.first[part] % BLOCK * COORDINATES, strict=True):
+    for equations, start in zip(full, model.first[pairs] % BLOCK * COORDINATES, strict=True):
         met = slice(start, start + MET)
         gathered[met, met] += equations[:, :MET]
         gathered[met, 2 * PATH :] += equations[:, MET:]
     grid, across = grid.reshape(-1, 2 * PLACES), corner.transpose(0, 2, 1).reshape(-1, 2)
     between = gathered[:, 2 * PATH : -2]
-    by_grids = model.depth.gathered(part, weight * (near**2).sum(1)) - product(grid.T, grid)
-    block[:, :PATH, :, :PATH] += gathered[:, : 2 * PATH].reshape(2, PATH, 2, PATH)
-    block[:, :PATH, :, PATH:] += between.reshape(2, PATH, 2, PLACES)
-    block[:, PATH:, :, :PATH] += between.T.reshape(2, PLACES, 2, PATH)
-    block[:, PATH:, :, PATH:] += by_grids.reshape(2, PLACES, 2, PLACES)
-    block_border[:, :PATH] = gathered[:, -2:].reshape(2, PATH, 2)
-    block_border[:, PATH:] = (to_grids[:, MET : MET + 2].sum(0).T - product(grid.T, across)).reshape(2, PLACES, 2)
-    return by_border.sum(0) - product(across.T, across), determinant
+    by_grids = model.depth.gathered(pairs, weight * (near**2).sum(1)) - product(grid.T, grid)
+    block, at_border = np.empty((2, PATH + PLACES, 2, PATH + PLACES)), np.empty((2, PATH + PLACES, 2))
+    block[:, :PATH, :, :PATH] = gathered[:, : 2 * PATH].reshape(2, PATH, 2, PATH)
+    block[:, :PATH, :, PATH:] = between.reshape(2, PATH, 2, PLACES)
+    block[:, PATH:, :, :PATH] = between.T.reshape(2, PLACES, 2, PATH)
+    block[:, PATH:, :, PATH:] = by_grids.reshape(2, PLACES, 2, PLACES)
+    at_border[:, :PATH] = gathered[:, -2:].reshape(2, PATH, 2)
+    at_border[:, PATH:] = (to_grids[:, MET : MET + 2].sum(0).T - product(grid.T, across)).reshape(2, PLACES, 2)
+    return block, at_border, by_border.sum(0) - product(across.T, across)
 
 
 def _common_shapes(shapes: Array, weight: Array) -> tuple[Array, float]:
-    """Shapes `[p, 3, C]` of errors in common whose sizes, once the cells are known, are independent and of variance 1.
+    """Shapes `[P, 3, C]` of errors in common whose sizes, once the cells are known, are independent and of variance 1.
 
     With them comes the logarithm of the determinant of the equations of both components, of the shapes as given.
     """

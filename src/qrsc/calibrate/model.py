@@ -253,7 +253,7 @@ class MotionModel:
         return product(self.error_shapes, by_component.transpose(0, 2, 1))
 
     def _left(self, fit: Fit) -> Array:
-        moved = (self.fields(fit.gain, fit.bend) * fit.steps[..., None, :]).sum(-1)
+        moved = np.einsum("pckd,pcd->pck", self.fields(fit.gain, fit.bend), fit.steps)
         left: Array = self.shift - fit.drift - moved - self._common(fit)
         return left
 

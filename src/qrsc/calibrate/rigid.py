@@ -116,8 +116,8 @@ class RigidModel:
         self.change = math.sqrt(across + down)
         self.knots = self.first[:, None] + np.arange(REACHED)  # [P, 9], that each pair meets
         self.expect(even_filters(allowed / (STIFFNESS * KNOTS**4)))
-        # From one look to the next, gamma mostly stays as it is.
-        self._splines = lru_cache(maxsize=4)(self._splines_at)
+        # From one look to the next, gamma mostly stays as it is; both likelihoods begin with the same three.
+        self._splines = lru_cache(maxsize=6)(self._splines_at)
 
     def expect(self, filters: Array) -> None:
         """From now on, paths are expected to come out of given filters, `[6, L]`, with a variance of 1."""
@@ -154,7 +154,8 @@ class RigidModel:
         values, slopes = self._splines(fit.gamma)
         steps = product(self.at_pairs(fit.path), values)
         fields = self._fields(self.depth.at_cells(fit.nearness), fit.bend)
-        residual = self.shift - (fields * steps[:, None]).sum(2)
+        # A quarter of the time of a product that is summed up afterwards, as everywhere that cells come last.
+        residual = self.shift - np.einsum("pkdc,pdc->pkc", fields, steps)
         return self._judged(fit, values, slopes, steps, fields, residual)
 
     def look_again(self, fit: RigidFit, look: Look) -> Look:

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,7 +18,7 @@ from qrsc.calibrate.exif import image_camera
 from qrsc.flow.dis import MIN_SIDE
 from qrsc.media.clip import opened, probe
 from qrsc.media.frames import list_frames, read_frame, read_frames
-from qrsc.media.video import read_video
+from qrsc.media.video import read_pixels, read_video
 
 # Frames are scaled down to this length of their longer side for the flow: it is quicker, and its precision in parts
 # of the frame does not suffer.
@@ -52,22 +53,28 @@ class ClipSource:
         """Grey pictures `[h, w]` of the frames, scaled down if they are large."""
         scale = LONGEST / max(self.size)
         size = [max(1, round(side * scale)) for side in self.size] if scale < 1.0 else None
-        for frame in islice(self.frames(), most):
+        for pixels in islice(self._pixels(), most):
             if advance is not None:
                 advance()
-            yield _grey(frame, size)
+            yield _grey(pixels, size)
+
+    def _pixels(self) -> Iterator[npt.NDArray[np.uint8] | npt.NDArray[np.float32]]:
+        """The frames `[H, W, 3]`, in 8 bits or in [0, 1]."""
+        if self.path.is_dir():
+            return (np.ascontiguousarray(frame.permute(1, 2, 0).numpy()) for frame in self.frames())
+        return read_pixels(self.path)
 
 
-def _grey(frame: Tensor, size: list[int] | None) -> Grey:
-    """The grey picture `[h, w]` of a frame `[3, H, W]`, of a size if one is given, each side at least `MIN_SIDE`."""
+def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[int] | None) -> Grey:
+    """The grey picture `[h, w]` of a frame `[H, W, 3]`, of a size if one is given, each side at least `MIN_SIDE`."""
     import cv2
 
-    # Decoded frames hold their colours side by side: this runs through them once, and is four times as fast as adding
-    # up the colours.
-    grey = cv2.cvtColor(np.ascontiguousarray(frame.permute(1, 2, 0).numpy()), cv2.COLOR_RGB2GRAY)
+    grey = torch.from_numpy(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))
+    if grey.dtype != torch.uint8:
+        grey = 255.0 * grey
     if size is not None:
-        grey = F.interpolate(torch.from_numpy(grey)[None, None], size=size, mode="area")[0, 0].numpy()
-    picture = np.rint(np.clip(255.0 * grey, 0.0, 255.0)).astype(np.uint8)
+        grey = F.interpolate(grey[None, None].float(), size=size, mode="area")[0, 0]
+    picture = grey.numpy() if grey.dtype == torch.uint8 else grey.clamp(0.0, 255.0).round().byte().numpy()
     missing = [(0, max(0, MIN_SIDE - side)) for side in picture.shape]
     return np.pad(picture, missing, mode="edge") if any(after for _, after in missing) else picture
 

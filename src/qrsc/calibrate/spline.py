@@ -14,7 +14,7 @@ import torch
 Array = npt.NDArray[np.float64]
 
 SUPPORT = 4  # splines that are not 0 at a given time
-THREADS = 2
+THREADS = 3  # as many as gammas that are compared: on two cores, no core is then without work for long
 
 
 @contextmanager

@@ -56,7 +56,12 @@ def write_video(path: Path, frames: Iterable[Tensor], fps: float | Fraction, *, 
 
 
 def read_video(path: Path) -> Iterator[Tensor]:
-    """The frames of a video's first video stream, each `[3, H, W]`, decoded as they are asked for.
+    """The frames of a video's first video stream, each `[3, H, W]`; otherwise as `read_pixels`."""
+    return (torch.from_numpy(pixels).permute(2, 0, 1).float() / 255 for pixels in read_pixels(path))
+
+
+def read_pixels(path: Path) -> Iterator[npt.NDArray[np.uint8]]:
+    """The frames of a video's first video stream, each `[H, W, 3]` in 8 bits, decoded as they are asked for.
 
     The pixels come as stored: a rotation tag is not applied.
 
@@ -75,7 +80,8 @@ def read_video(path: Path) -> Iterator[Tensor]:
                 # The target's colour space means nothing for RGB, but without one PyAV before 17 takes the source for
                 # BT.601 whatever its tag says (red off by 0.09).
                 rgb = reformatted(decoded, format="rgb24", src_colorspace=decoded.colorspace, dst_colorspace="ITU601")
-                yield torch.from_numpy(rgb.to_ndarray()).permute(2, 0, 1).float() / 255  # from [H, W, 3]
+                pixels: npt.NDArray[np.uint8] = rgb.to_ndarray()  # type: ignore[assignment]  # PyAV names all that it may be
+                yield pixels
     except av.FFmpegError as error:
         raise MediaError(f"{path} cannot be decoded as a video: {error.strerror}.") from error
 
