@@ -156,7 +156,7 @@ def test_how_much_is_kept_is_wieners_share() -> None:
     # Noise that is the same everywhere: S / (S + e N).
     kept = coherent._kept(0.04 * ones, 0.01 * ones, ones[:, :1], left)
     cells = torch.ones(1, 3, 8, 8)
-    torch.testing.assert_close(kept, 0.04 / 0.045 * cells)
+    torch.testing.assert_close(kept, drawn_apart(0.04 / 0.045) * cells)
     # No noise in most of the picture: what differs elsewhere was moved, and is kept.
     moved = torch.zeros_like(ones)
     moved[..., 48:] = 0.01
@@ -169,7 +169,13 @@ def test_how_much_is_kept_is_wieners_share() -> None:
     signal, unlike = 0.04, 0.015  # of the whole picture
     overall = (signal * (signal + unlike - 0.01)) ** 0.5 / (signal + 0.5 * unlike)
     within = (signal * (signal + 0.03 - 0.01)) ** 0.5 / (signal + 0.5 * 0.03)
-    assert float(kept[0, 0, 4, -1]) == pytest.approx(0.5 * (overall + within), rel=2e-3)
+    assert float(kept[0, 0, 4, -1]) == pytest.approx(drawn_apart(0.5 * (overall + within)), rel=2e-3)
+    # Two frames of nothing but noise keep none of it.
+    assert not bool(coherent._kept(0.0 * ones, 0.01 * ones, ones[:, :1], left).any())
+
+
+def drawn_apart(share: float) -> float:
+    return 1.0 - coherent.CONTRAST * (coherent.WHOLE - share)
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 9])
