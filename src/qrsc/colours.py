@@ -29,5 +29,5 @@ def _mixed(pictures: Tensor, matrix: Tensor) -> Tensor:
     """Channels under a 3 x 3 matrix."""
     red, green, blue = pictures.to(torch.promote_types(pictures.dtype, torch.float32)).unbind(1)
     # Plain numbers: to bring a matrix to a GPU is nothing that it can record.
-    mixed = [(parts[0] * red).add(green, alpha=parts[1]).add(blue, alpha=parts[2]) for parts in matrix.tolist()]
+    mixed = [(parts[0] * red).add_(green, alpha=parts[1]).add_(blue, alpha=parts[2]) for parts in matrix.tolist()]
     return torch.stack(mixed, 1)
