@@ -20,12 +20,19 @@ BLOCK = 128  # pixels a program
 
 
 @triton.jit
-def _sample(plane, a, b, c, d, right_part, upper, lower):  # type: ignore[no-untyped-def]  # Triton's own types
-    """From the four pixels around a place, which are inside the frame always, with weights of the two rows."""
+def _corners(plane, a, b, c, d):  # type: ignore[no-untyped-def]  # Triton's own types
+    """The four pixels around a place, which are inside the frame always: the upper two, then the lower two."""
     left_top = tl.load(plane + a).to(tl.float32)
     right_top = tl.load(plane + b).to(tl.float32)
     left_bottom = tl.load(plane + c).to(tl.float32)
     right_bottom = tl.load(plane + d).to(tl.float32)
+    return left_top, right_top, left_bottom, right_bottom
+
+
+@triton.jit
+def _sample(plane, a, b, c, d, right_part, upper, lower):  # type: ignore[no-untyped-def]  # Triton's own types
+    """From the four pixels around a place, with weights of the two rows."""
+    left_top, right_top, left_bottom, right_bottom = _corners(plane, a, b, c, d)
     above = left_top + (right_top - left_top) * right_part
     below = left_bottom + (right_bottom - left_bottom) * right_part
     return upper * above + lower * below
@@ -100,14 +107,12 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
 @triton.jit
 def _slopes(plane, a, b, c, d, across, down, coming):  # type: ignore[no-untyped-def]  # Triton's own types
     """A sample, and how it changes along x and y, times the gradient that comes in."""
-    left_top = tl.load(plane + a).to(tl.float32)
-    right_top = tl.load(plane + b).to(tl.float32)
-    left_bottom = tl.load(plane + c).to(tl.float32)
-    right_bottom = tl.load(plane + d).to(tl.float32)
-    above = left_top + (right_top - left_top) * across
-    below = left_bottom + (right_bottom - left_bottom) * across
-    top_slope = right_top - left_top
-    slope = top_slope + (right_bottom - left_bottom - top_slope) * down
+    left_top, right_top, left_bottom, right_bottom = _corners(plane, a, b, c, d)
+    upper_slope = right_top - left_top
+    lower_slope = right_bottom - left_bottom
+    above = left_top + upper_slope * across
+    below = left_bottom + lower_slope * across
+    slope = upper_slope + (lower_slope - upper_slope) * down
     return coming * (above + (below - above) * down), coming * slope, coming * (below - above)
 
 
