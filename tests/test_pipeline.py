@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -283,6 +283,8 @@ def test_frames_are_taken_when_needed_and_let_go_when_done(motion: MotionName, f
 # --- properties ---
 
 
+# Weights that add up to a little more than 1.
+@example((1, 1), torch.float64, Readout(0.6), None, "linear", "invert", "bilinear", 0.1, 1)
 @settings(max_examples=30)
 @given(
     size=st.tuples(st.integers(1, 6), st.integers(1, 6)),

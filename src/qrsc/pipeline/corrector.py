@@ -358,7 +358,10 @@ class Corrector:
         if self._fusion is not None:
             with self.seconds.of("fusion"):
                 scaled = [in_pixels_of(each, each.shape[-2:], full) for each in fields]
-                result = self._fusion(self._aligned(window, indices, own, tau, warped, scaled))
+                fused = self._fusion(self._aligned(window, indices, own, tau, warped, scaled))
+                # Weights add up to 1 but for rounding.
+                lows, highs = zip(*(window[index].limits for index in indices), strict=True)
+                result = Warped(fused.image.clamp(min(lows), max(highs)), fused.valid)
                 if self.border == "repeat":
                     shown = warped[centre].valid
                     result = Warped(torch.where(shown, result.image, warped[centre].image), shown)
