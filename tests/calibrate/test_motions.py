@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from qrsc.calibrate.cells import GRID
-from qrsc.calibrate.motions import clip_motions, one_thread_per_pair
+from qrsc.calibrate.motions import clip_motions
 
 
 def textured(height: int, width: int, seed: int = 0) -> np.ndarray:
@@ -47,10 +47,3 @@ def test_one_frame_is_not_enough() -> None:
 def test_frames_of_two_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="one size"):
         clip_motions([textured(240, 320), textured(240, 300)], (240, 320))
-
-
-def test_opencv_gets_its_threads_back() -> None:
-    before = cv2.getNumThreads()
-    with one_thread_per_pair():
-        assert cv2.getNumThreads() == 1
-    assert cv2.getNumThreads() == before

@@ -162,8 +162,9 @@ def _likeliest(model: RigidModel, start: _Likelihood) -> tuple[_Likelihood, floa
         gamma, width = _valley({place: one.unlikely for place, one in known.items()})
     # From so near, a straight line leads there. A fit by steps would take as long as each of the others, for the same
     # gamma and an interval that differs by less than 4 % on 56 of 62 clips, by 12 % at most.
-    fit = _followed(nearest(gamma), gamma)
-    return nearest(gamma)._replace(fit=fit, look=model.look(fit)), width
+    beside = nearest(gamma)
+    fit = _followed(beside, gamma)
+    return beside._replace(fit=fit, look=model.look(fit)), width
 
 
 def _valley(unlikely: dict[float, float]) -> tuple[float, float]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from qrsc.calibrate.estimate import Calibration, estimate_readout
-from qrsc.calibrate.motions import MotionReader, one_thread_per_pair
+from qrsc.calibrate.motions import MotionReader
 from qrsc.calibrate.source import ClipSource
-from qrsc.calibrate.spline import one_thread
+from qrsc.threads import at_most_threads
 from qrsc.timing import Scan
 
 # Numbers of pairs after which the estimate is made; the next one is only for clips that have not told enough.
@@ -37,8 +37,9 @@ def calibrate_clip(
     reader = MotionReader(clip.size)
     found: Calibration | None = None
     looked_at = 0
-    # Pairs are worked on side by side already: more threads within each only wait for each other.
-    with one_thread(), one_thread_per_pair():
+    # Pairs are worked on side by side already: more threads within each only wait for each other. With two of its own,
+    # a search by OpenCV takes 14.5 ms of processor time and not 10.5 ms, for the same flow.
+    with at_most_threads(1):
         for frame in clip.grey_frames(LOOKS[-1] + 1, advance):
             reader.take(frame)
             if reader.pairs in LOOKS:

@@ -20,7 +20,8 @@ from qrsc.calibrate.camera import fit_camera
 from qrsc.calibrate.model import COORDINATES, KNOTS, Fit, MotionModel
 from qrsc.calibrate.motions import ClipMotions
 from qrsc.calibrate.rigid import RigidModel
-from qrsc.calibrate.spline import few_threads, one_thread
+from qrsc.calibrate.spline import few_threads
+from qrsc.threads import at_most_threads
 from qrsc.timing import Scan
 
 Array = npt.NDArray[np.float64]
@@ -123,7 +124,8 @@ def estimate_readout(
             f"the picture {still} (it changes its speed by {change:.2f} px per frame), and then all rows look alike"
         )
         return _unknown(motions, reason, speed, change, scan)
-    with one_thread():
+    # Matrix products are many and small here. With both of two busy cores to wait for, they took five times as long.
+    with at_most_threads(1):
         searches = [
             _search(axis, motions if axis == "rows" else motions.transposed(), _candidates(axis, scan, around, reach))
             for axis in _axes(scan, None if either_axis else motions.size)

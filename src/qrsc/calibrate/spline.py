@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -17,27 +15,13 @@ SUPPORT = 4  # splines that are not 0 at a given time
 THREADS = 3  # as many as gammas that are compared: on two cores, no core is then without work for long
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Matrix products of the calibration run by one thread.
-
-    They are many and small. With both of two busy cores to wait for, they took five times as long.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def few_threads() -> ThreadPoolExecutor:
     """A few threads for work that is more than matrix products, each of which stays with one of them."""
     return ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,))
 
 
 def product(one: Array, other: Array) -> Array:
-    """Product of matrices `[..., M, K]` and `[..., K, N]`, which heeds `one_thread` where NumPy's own does not.
+    """Product of matrices `[..., M, K]` and `[..., K, N]`, which heeds PyTorch's threads where NumPy's own does not.
 
     NumPy's library has threads of its own, which wait by spinning. Beside other work on two cores, determinants of 144
     unknowns taken by it alone made a calibration of 4.5 s last 11 s.

@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import tee
 from pathlib import Path
@@ -21,6 +20,7 @@ from qrsc.evaluate.record import Record, record_key
 from qrsc.evaluate.results import Result, frame_of
 from qrsc.evaluate.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures
 from qrsc.media.frames import write_frame
+from qrsc.threads import at_most_threads
 
 READ_AHEAD = 2  # frames that are decoded while others are corrected
 SCORE_BEHIND = 4  # frames whose figures may be outstanding
@@ -118,7 +118,9 @@ def _score_clip(
     # Decoding and measuring leave Python's lock, and so go on beside the correction. Figures that compare consecutive
     # frames need them in order.
     measurers = 1 if "warping" in plan.metrics else MEASURERS
-    with _cores_shared(), ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(measurers) as measurer, torch.no_grad():
+    # With all cores for each thread, operations of one would wait for the cores that another one holds.
+    shared = at_most_threads(max(1, (os.cpu_count() or 1) // WORKERS))
+    with shared, ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(measurers) as measurer, torch.no_grad():
         own, *feeds = tee(
             _announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(methods) * len(instants)
         )
@@ -142,25 +144,6 @@ def _score_clip(
         for future in outstanding:
             scores += future.result()
     return scores
-
-
-@contextmanager
-def _cores_shared() -> Iterator[None]:
-    """Several threads are at work: each gets its share of the cores for a while.
-
-    With all cores for each, operations of one thread would wait for the cores that another one holds.
-    """
-    import cv2
-
-    before = torch.get_num_threads(), cv2.getNumThreads()
-    share = max(1, (os.cpu_count() or 1) // WORKERS)
-    torch.set_num_threads(min(share, before[0]))
-    cv2.setNumThreads(min(share, before[1]))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        cv2.setNumThreads(before[1])
 
 
 def _measure(

@@ -117,12 +117,12 @@ def _slopes(plane, a, b, c, d, across, down, coming):  # type: ignore[no-untyped
 
 
 @triton.jit
-def _scatter(plane, a, b, c, d, right_part, upper, lower, coming, inside):  # type: ignore[no-untyped-def]
+def _scatter(plane, a, b, c, d, across, upper, lower, coming, inside):  # type: ignore[no-untyped-def]  # Triton's own
     """Give the four pixels around a place their shares of the gradient, with weights of the two rows."""
     above = upper * coming
     below = lower * coming
-    above_right = above * right_part
-    below_right = below * right_part
+    above_right = above * across
+    below_right = below * across
     # Nobody looks at a sum before all are in, so they need no order.
     tl.atomic_add(plane + a, above - above_right, mask=inside, sem="relaxed")
     tl.atomic_add(plane + b, above_right, mask=inside, sem="relaxed")
