@@ -37,8 +37,8 @@ from torch import Tensor
 from qrsc.consistency import chain_flows
 from qrsc.evaluate.charts import bar_chart
 from qrsc.evaluate.metrics import masked_psnr
-from qrsc.flow import FlowEstimator, FlowPair, load_flow
-from qrsc.flow.filling import settle_flow
+from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, load_flow
+from qrsc.flow.filling import settle_flow, trusted_flows
 from qrsc.motion import correction_field, fit_trajectory
 from qrsc.pipeline import REGULARISATION
 from qrsc.simulate import truth
@@ -94,8 +94,8 @@ def jobs(
 def score(job: Job, at: Instant, flow: str) -> list[Figures]:
     """The rows of all inner frames, models and flows; the rolling-shutter frame itself is the model `rs`."""
     between = [FlowPair(*(one.to(job.frames[0]) for one in future.result())) for future in job.estimates]
-    forward = [settle_flow(pair.forward, pair.backward) for pair in between]
-    backward = [settle_flow(pair.backward, pair.forward) for pair in between]
+    settled = [[settle_flow(each) for each in trusted_flows(ConfidentFlows(pair, None, None))] for pair in between]
+    forward, backward = zip(*settled, strict=True)
     rows = []
     for frame in INNER:
         onward = chain_flows(forward[frame][0], forward[frame + 1][0], forward[frame][1], forward[frame + 1][1])

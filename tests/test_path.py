@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow import FlowPair
+from qrsc.flow.filling import TrustedFlow, stays_inside
 from qrsc.motion import correction_field, fit_trajectory
-from qrsc.path import KNOTS, CameraPath, PathEquations, fit_path, path_equations
+from qrsc.path import KNOTS, CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.pipeline import Corrector, TimedFrame
+from qrsc.pipeline.paths import LEAVING, settle_along
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import pixel_grid
 
@@ -22,7 +25,8 @@ def shaking(seed: int = 0, bulge: float = 0.3, strength: float = 1.5) -> CameraP
     """A camera that turns, shifts and trembles, known from before the first frame until after the last."""
     generator = torch.Generator().manual_seed(seed)
     count = KNOTS * (FRAMES + 3)
-    knots = strength * torch.randn(1, count, 4, generator=generator, dtype=torch.float64)
+    twice_a_frame = strength * torch.randn(1, 4, 2 * (FRAMES + 3), generator=generator, dtype=torch.float64)
+    knots = F.interpolate(twice_a_frame, size=count, mode="linear", align_corners=True).transpose(1, 2)
     knots[..., 2:] *= 0.3
     knots[..., 0] += torch.linspace(0.0, 20.0, count, dtype=torch.float64)  # it pans, too
     return CameraPath(knots, -2 * KNOTS, torch.tensor([bulge], dtype=torch.float64))
@@ -224,3 +228,33 @@ def test_a_path_is_not_led_across_a_long_gap() -> None:
     corrector = Corrector(readout, fusion="none", flow=AlongPath(shaking(), readout))
     results = list(corrector.stream(TimedFrame(frame, time) for frame, time in zip(clip, times, strict=True)))
     assert all(bool(result.correction_field.isfinite().all()) for result in results)
+
+
+# --- what nobody has seen ---
+
+
+def test_what_is_unsure_follows_the_path() -> None:
+    readout, path = Readout(0.9), shaking(strength=3.0)
+    flow = flow_along(path, readout, 3, 4)
+    hidden = torch.zeros(1, 1, *SIZE, dtype=torch.bool)
+    hidden[..., 10:50, 20:60] = True
+    found = TrustedFlow(torch.where(hidden, 0.5 * flow, flow), torch.where(hidden, 0.0, 1.0).double())
+
+    def off(path: PathOfFrame | None) -> float:
+        settled = settle_along(found, path, 1.0)
+        torch.testing.assert_close(torch.where(hidden, flow, settled.flow), flow, atol=0.05, rtol=0)
+        return float((settled.flow - flow).norm(dim=1)[hidden[:, 0]].mean())
+
+    assert off(path.from_frame(3.0, readout, SIZE)) < 0.3 * off(None)
+
+
+def test_points_that_leave_the_frame_are_trusted_a_little_along_a_path() -> None:
+    readout, path = Readout(0.9), shaking()
+    flow = torch.tensor([30.0, 0.0], dtype=torch.float64).reshape(1, 2, 1, 1).expand(1, 2, *SIZE)
+    found = TrustedFlow(flow, torch.full((1, 1, *SIZE), 0.001, dtype=torch.float64))
+    along = settle_along(found, path.from_frame(3.0, readout, SIZE), 1.0)
+    leaves = ~stays_inside(along.flow)
+    assert 0.0 < float(leaves.double().mean()) < 1.0
+    assert along.confidence[leaves].unique().tolist() == [LEAVING]
+    assert along.confidence[~leaves].unique().tolist() == [0.001]
+    assert settle_along(found, None, 1.0).confidence.unique().tolist() == [0.001]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from qrsc.flow.filling import fill_leaving, fill_unsure
+from qrsc.consistency import consistency_confidence
+from qrsc.flow import ConfidentFlows, FlowPair
+from qrsc.flow.filling import TrustedFlow, fill_leaving, fill_unsure, settle_flow, trusted_flows
 
 
 def constant(dx: float, dy: float, height: int = 40, width: int = 50) -> torch.Tensor:
@@ -43,3 +45,20 @@ def test_nothing_sure_at_all_is_no_error() -> None:
 def test_one_pixel() -> None:
     flow = torch.tensor([0.0, 0.0]).reshape(1, 2, 1, 1)
     torch.testing.assert_close(fill_unsure(flow, torch.ones(1, 1, 1, 1)), flow)
+
+
+def test_flows_are_trusted_by_the_estimators_word_or_by_their_agreement() -> None:
+    flows, word = FlowPair(constant(3.0, -1.0), constant(-3.0, 1.0)), torch.full((1, 1, 40, 50), 0.25)
+    forward, backward = trusted_flows(ConfidentFlows(flows, word, None))
+    assert forward.confidence is word
+    torch.testing.assert_close(backward.confidence, consistency_confidence(flows.backward, flows.forward))
+
+
+def test_what_is_not_finite_stays_so() -> None:
+    flow = constant(3.0, -1.0).clone()
+    flow[..., 20, 20] = torch.nan
+    for shared in (None, constant(1.0, 1.0)):
+        settled = settle_flow(TrustedFlow(flow, torch.full((1, 1, 40, 50), 0.5)), shared).flow
+        assert not settled[..., 20, 20].isfinite().any()
+        settled[..., 20, 20] = flow[..., 0, 0]
+        torch.testing.assert_close(settled, constant(3.0, -1.0), atol=1e-3, rtol=0)

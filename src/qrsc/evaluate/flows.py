@@ -15,7 +15,7 @@ from torch import Tensor
 from qrsc import __version__
 from qrsc.data.dataset import LoadedFrame
 from qrsc.flow import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows, load_flow
-from qrsc.flow.filling import settle_flow
+from qrsc.flow.filling import TrustedFlow, settle_flow, trusted_flows
 from qrsc.media.atomic import atomic_file
 
 TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence brings along
@@ -23,7 +23,6 @@ TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence br
 # From two consecutive frames to the flows between them, [1, 2, H, W] each.
 PairFlow = Callable[[LoadedFrame, LoadedFrame], FlowPair]
 FramePair = tuple[LoadedFrame, LoadedFrame]
-Trusted = tuple[Tensor, Tensor]  # a flow [1, 2, H, W] and its confidence [1, 1, H, W]
 
 
 @dataclass
@@ -48,7 +47,7 @@ class SharedFlow:
     batch: int = 1
     _frames: dict[int, LoadedFrame] = field(default_factory=dict)  # by address
     _pairs: dict[tuple[int, int], ConfidentFlows] = field(default_factory=dict)
-    _settled: dict[tuple[int, int], tuple[Trusted, Trusted]] = field(default_factory=dict)
+    _settled: dict[tuple[int, int], tuple[TrustedFlow, TrustedFlow]] = field(default_factory=dict)
 
     def announce(self, frame: LoadedFrame) -> None:
         """Make a frame known; it is held until it is taken back, so that its address stays its own."""
@@ -76,7 +75,7 @@ class SharedFlow:
             self._fetch(known[0], known[1])
         return self._pairs[pair]
 
-    def settled(self, first: Tensor, second: Tensor) -> tuple[Trusted, Trusted]:
+    def settled(self, first: Tensor, second: Tensor) -> tuple[TrustedFlow, TrustedFlow]:
         """Forward and backward flow of a pair of frames `[1, 3, H, W]` as the Corrector uses them, with confidences."""
         pair = first.data_ptr(), second.data_ptr()
         if pair in self._settled:
@@ -87,7 +86,7 @@ class SharedFlow:
         path = self._path(known[0], known[1], "-settled")
         if path is not None and path.is_file():
             loaded = torch.from_numpy(np.load(path)).to(first)  # [2, 3, H, W]
-            both = (loaded[:1, :2], loaded[:1, 2:]), (loaded[1:, :2], loaded[1:, 2:])
+            both = TrustedFlow(loaded[:1, :2], loaded[:1, 2:]), TrustedFlow(loaded[1:, :2], loaded[1:, 2:])
         else:
             both = _settle(self.confident(first, second))
             _save(path, torch.cat([torch.cat(trusted, 1) for trusted in both]))
@@ -174,12 +173,9 @@ def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
     return FlowPair(*(flow.to(first.rolling).unsqueeze(0) for flow in flows))
 
 
-def _settle(found: ConfidentFlows) -> tuple[Trusted, Trusted]:
-    forward, backward = found.flows
-    return (
-        settle_flow(forward, backward, found.forward_confidence),
-        settle_flow(backward, forward, found.backward_confidence),
-    )
+def _settle(found: ConfidentFlows) -> tuple[TrustedFlow, TrustedFlow]:
+    forward, backward = trusted_flows(found)
+    return settle_flow(forward), settle_flow(backward)
 
 
 def _save(path: Path | None, flows: Tensor) -> None:

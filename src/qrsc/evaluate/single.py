@@ -12,8 +12,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from qrsc.evaluate.flows import SharedFlow, Trusted
+from qrsc.evaluate.flows import SharedFlow
 from qrsc.evaluate.results import FrameAndField, LateFrame, Result
+from qrsc.flow.filling import TrustedFlow
 from qrsc.motion import ORDERS, correction_field, fit_trajectory
 from qrsc.pipeline import REGULARISATION, Corrector, MotionName
 from qrsc.sampling import read_anywhere
@@ -36,7 +37,7 @@ class SingleFrames:
     def __call__(self, frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterator[Result]:
         """One result for each frame `[3, H, W]`, a frame later."""
         frame: Tensor | None = None
-        back: Trusted | None = None  # from the frame to the one before
+        back: TrustedFlow | None = None  # from the frame to the one before
         for following in frames:
             if frame is not None:
                 onward, behind = self._flow.settled(frame.unsqueeze(0), following.unsqueeze(0))
@@ -50,14 +51,14 @@ class SingleFrames:
                 yield FrameAndField(result.frame, result.correction_field)
 
     def _corrected(
-        self, frame: Tensor, back: Trusted | None, onward: Trusted | None, readout: Readout, tau: float
+        self, frame: Tensor, back: TrustedFlow | None, onward: TrustedFlow | None, readout: Readout, tau: float
     ) -> LateFrame:
-        known = {step: trusted for step, trusted in ((-1, back), (1, onward)) if trusted is not None}
+        known = {step: each for step, each in ((-1, back), (1, onward)) if each is not None}
         trajectory = fit_trajectory(
-            {step: flow for step, (flow, _) in known.items()},
+            {step: each.flow for step, each in known.items()},
             readout,
             order=ORDERS[self._motion] if len(known) == 2 else 1,
-            confidences={step: confidence for step, (_, confidence) in known.items()},
+            confidences={step: each.confidence for step, each in known.items()},
             regularisation=REGULARISATION,
         )
         field = correction_field(trajectory, readout, tau)

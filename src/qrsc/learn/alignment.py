@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, find_flows
-from qrsc.flow.filling import settle_flow
+from qrsc.flow.filling import TrustedFlow, trusted_flows
 from qrsc.fusion import AlignedFrames
 from qrsc.motion import correction_field, fit_trajectory
-from qrsc.path import CameraPath, fit_path, path_equations
+from qrsc.path import CameraPath, PathOfFrame, fit_path, path_equations
 from qrsc.pipeline import MOTION_ORDERS, REGULARISATION
 from qrsc.pipeline.moments import Moment
+from qrsc.pipeline.paths import settle_along
 from qrsc.pipeline.warping import warped_frame
 from qrsc.timing import Readout
 from qrsc.warp import Interpolation, Warped
@@ -53,17 +54,17 @@ class Alignment:
         if motion != "none" and len(flows) != frames.shape[1] - 1:
             raise ValueError(f"{frames.shape[1]} frames have flows between neighbours, one less; got {len(flows)}.")
         self.frames, self.readout, self.motion, self.interpolation = frames, readout, motion, interpolation
-        self._flows: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # by frame and step; with confidences
-        for index, ((there, back), sure, back_sure) in enumerate(flows if motion != "none" else ()):
-            self._flows[index, 1] = settle_flow(there, back, sure)
-            self._flows[index + 1, -1] = settle_flow(back, there, back_sure)
+        self._flows: dict[tuple[int, int], TrustedFlow] = {}  # by frame and step
+        for index, found in enumerate(flows if motion != "none" else ()):
+            self._flows[index, 1], self._flows[index + 1, -1] = trusted_flows(found)
         self._path = self._fitted() if motion == "path" and flows else None
+        self._settled: dict[tuple[int, int, bool], TrustedFlow] = {}  # by frame, step and whether along the path
 
     def _fitted(self) -> CameraPath:
         return fit_path(
             [
-                path_equations(flow, confidence, float(index), float(index + step), self.readout)
-                for (index, step), (flow, confidence) in self._flows.items()
+                path_equations(*trusted, float(index), float(index + step), self.readout)
+                for (index, step), trusted in self._flows.items()
             ],
             self.frames,
         )
@@ -101,22 +102,30 @@ class Alignment:
         size = (frame.shape[-2], frame.shape[-1])
         if self.motion == "none":
             return Warped(frame, torch.ones_like(frame[:, :1], dtype=torch.bool)), torch.zeros_like(frame[:, :2])
+        path = None if without or self._path is None else self._path.from_frame(float(index), self.readout, size)
         flows = {
-            step: self._flows[index, step]
+            step: self._settle(index, step, path)
             for step in (-1, 1)
             if (index, step) in self._flows and (index, step) not in without
         }
         trajectory = fit_trajectory(
-            {step: flow for step, (flow, _) in flows.items()},
+            {step: each.flow for step, each in flows.items()},
             self.readout,
             order=min(MOTION_ORDERS[self.motion], len(flows)),
-            confidences={step: confidence for step, (_, confidence) in flows.items()},
+            confidences={step: each.confidence for step, each in flows.items()},
             regularisation=REGULARISATION,
-            shared=None if without or self._path is None else self._path.from_frame(float(index), self.readout, size),
+            shared=path,
         )
         correction = correction_field(trajectory, self.readout, instant)
         moment = Moment(frame, float(index), float(index), (0.0, 1.0))
         return warped_frame(moment, trajectory.valid, correction, "invert", self.interpolation), correction
+
+    def _settle(self, index: int, step: int, path: PathOfFrame | None) -> TrustedFlow:
+        """A flow as a motion is solved from it."""
+        key = index, step, path is not None
+        if key not in self._settled:
+            self._settled[key] = settle_along(self._flows[index, step], path, float(step))
+        return self._settled[key]
 
 
 def clip_flows(frames: Tensor, flow: FlowEstimator) -> list[ConfidentFlows]:

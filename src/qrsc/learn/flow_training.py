@@ -139,7 +139,9 @@ class FlowTraining(lightning.LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW; the learning rate is set before every step."""
         parameters = list(self.network.parameters())
-        optimizer = torch.optim.AdamW(parameters, lr=self.schedule.peak, weight_decay=1e-5, eps=1e-8)
+        # In one launch on a GPU, whose training step waits for the processor otherwise.
+        fused = parameters[0].is_cuda
+        optimizer = torch.optim.AdamW(parameters, lr=self.schedule.peak, weight_decay=1e-5, eps=1e-8, fused=fused)
         self._average = [parameter.detach().clone() for parameter in parameters]
         if self._restored is not None:
             self._restore_optimizer(optimizer, self._restored)
@@ -208,7 +210,7 @@ class FlowTraining(lightning.LightningModule):
             self._average[slot].copy_(state.average[name])
             if name in state.first_moments:
                 optimizer.state[parameter] = {
-                    "step": torch.tensor(float(state.step)),
+                    "step": torch.tensor(float(state.step), device=parameter.device),
                     "exp_avg": state.first_moments[name].to(parameter),
                     "exp_avg_sq": state.second_moments[name].to(parameter),
                 }

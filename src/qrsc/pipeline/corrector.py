@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from qrsc.consistency import chain_flows, consistency_confidence
-from qrsc.flow import FlowEstimator, default_flow, find_flows, load_flow
-from qrsc.flow.filling import settle_flow
+from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, default_flow, find_flows, load_flow
+from qrsc.flow.filling import TrustedFlow, settle_flow, trusted_flows
 from qrsc.fusion import AlignedFrames, Fusion, FusionName, default_fusion, load_fusion, wanted_interpolation
 from qrsc.motion import ORDERS, Trajectory, fit_trajectory
 from qrsc.pipeline.ahead import ahead
@@ -25,7 +25,7 @@ from qrsc.pipeline.fields import (
     resized_picture,
 )
 from qrsc.pipeline.moments import Moment, check_frame, limits_of, timed
-from qrsc.pipeline.paths import PATH_REACH, measure_path, path_of_frame
+from qrsc.pipeline.paths import PATH_REACH, measure_path, path_of_frame, settle_along
 from qrsc.pipeline.results import Corrected, Seconds, TimedFrame, unchanged
 from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.warping import warped_frame
@@ -257,39 +257,43 @@ class Corrector:
         reduced = reduced_size(size, self.field_scale)
         forward, backward = (resized_field(flow, reduced) for flow in found.flows)
         sure, back_sure = (None if each is None else resized_picture(each, reduced) for each in found[1:])
-        to_next = settle_flow(forward, backward, sure)
+        to_next, to_previous = trusted_flows(ConfidentFlows(FlowPair(forward, backward), sure, back_sure))
         newest.shot = previous.shot
         if self.find_cuts:
-            agreement = to_next[1] if sure is None else consistency_confidence(forward, backward)
+            agreement = to_next.confidence if sure is None else consistency_confidence(forward, backward)
             if scene_changes(previous.searched, newest.searched, forward, agreement):
                 newest.shot += 1
                 newest.after_cut = True
                 return
-        previous.flows[1], previous.confidences[1] = to_next
-        newest.flows[-1], newest.confidences[-1] = settle_flow(backward, forward, back_sure)
-        if self._path:
+        if self._path:  # along which they will be settled
+            previous.flows[1], newest.flows[-1] = to_next, to_previous
             measure_path(previous, newest, self._field_readout(newest))
+        else:
+            previous.flows[1], newest.flows[-1] = settle_flow(to_next), settle_flow(to_previous)
 
     def _trajectory(self, window: dict[int, Moment], index: int) -> Trajectory:
         moment = window[index]
         if moment.trajectory is None:
-            flows, confidences = {}, {}
-            for step, flow in moment.flows.items():
+            readout = self._field_readout(moment)
+            path = path_of_frame(window, index, readout) if self._path else None
+            known: dict[float, TrustedFlow] = {}
+            for step, found in moment.flows.items():
                 time = window[index + step].time - moment.time
-                flows[time], confidences[time] = flow, moment.confidences[step]
+                known[time] = settle_along(found, path, time) if self._path else found
                 beyond = window.get(index + step)
                 if self._order == 3 and len(moment.flows) == 2 and beyond is not None and step in beyond.flows:
                     time = window[index + 2 * step].time - moment.time
-                    flows[time], confidences[time] = chain_flows(
-                        flow, beyond.flows[step], moment.confidences[step], beyond.confidences[step]
+                    onward = beyond.flows[step]
+                    known[time] = TrustedFlow(
+                        *chain_flows(found.flow, onward.flow, found.confidence, onward.confidence)
                     )
             moment.trajectory = fit_trajectory(
-                flows,
-                self._field_readout(moment),
+                {time: each.flow for time, each in known.items()},
+                readout,
                 order=self._order if len(moment.flows) == 2 else 1,
-                confidences=confidences,
+                confidences={time: each.confidence for time, each in known.items()},
                 regularisation=self.regularisation,
-                shared=path_of_frame(window, index, self._field_readout(moment)) if self._path else None,
+                shared=path,
             )
         return moment.trajectory
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from qrsc.flow.filling import TrustedFlow
 from qrsc.motion import Trajectory
 from qrsc.path import CameraPath, PathEquations
 from qrsc.pipeline.results import TimedFrame
@@ -23,8 +24,7 @@ class Moment:
     limits: tuple[float, float]  # of the values of its pictures: [0, 1], or beyond where the frame goes beyond
     shot: int = 0  # frames of one scene share a number
     searched: Tensor | None = None  # [1, 3, h, w], the frame at the size at which flow is found
-    flows: dict[int, Tensor] = field(default_factory=dict)  # to the neighbours -1 and 1, [1, 2, h, w]
-    confidences: dict[int, Tensor] = field(default_factory=dict)  # [1, 1, h, w]
+    flows: dict[int, TrustedFlow] = field(default_factory=dict)  # to the neighbours -1 and 1, [1, 2, h, w]
     trajectory: Trajectory | None = None
     measured: tuple[tuple[PathEquations, PathEquations], ...] = ()  # both flows of the last pairs of frames, to here
     followed: int = 0  # how many pairs the path has been followed over until here, without a cut or a gap
