@@ -255,6 +255,6 @@ def test_points_that_leave_the_frame_are_trusted_a_little_along_a_path() -> None
     along = settle_along(found, path.from_frame(3.0, readout, SIZE), 1.0)
     leaves = ~stays_inside(along.flow)
     assert 0.0 < float(leaves.double().mean()) < 1.0
-    assert along.confidence[leaves].unique().tolist() == [LEAVING]
-    assert along.confidence[~leaves].unique().tolist() == [0.001]
-    assert settle_along(found, None, 1.0).confidence.unique().tolist() == [0.001]
+    assert set(along.confidence[leaves].tolist()) == {LEAVING}
+    assert set(along.confidence[~leaves].tolist()) == {0.001}
+    assert set(settle_along(found, None, 1.0).confidence.flatten().tolist()) == {0.001}
