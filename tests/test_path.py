@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow import FlowPair
-from qrsc.flow.filling import TrustedFlow, stays_inside
-from qrsc.motion import correction_field, fit_trajectory
+from qrsc.flow.filling import TrustedFlow
+from qrsc.motion import Trajectory, correction_field, fit_trajectory
 from qrsc.path import KNOTS, CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.pipeline import Corrector, TimedFrame
-from qrsc.pipeline.paths import LEAVING, settle_along
+from qrsc.pipeline.paths import trajectory_along
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import pixel_grid
 
@@ -235,26 +235,55 @@ def test_a_path_is_not_led_across_a_long_gap() -> None:
 
 def test_what_is_unsure_follows_the_path() -> None:
     readout, path = Readout(0.9), shaking(strength=3.0)
-    flow = flow_along(path, readout, 3, 4)
     hidden = torch.zeros(1, 1, *SIZE, dtype=torch.bool)
     hidden[..., 10:50, 20:60] = True
-    found = TrustedFlow(torch.where(hidden, 0.5 * flow, flow), torch.where(hidden, 0.0, 1.0).double())
+    found = {}
+    for step in (-1, 1):
+        flow = flow_along(path, readout, 3, 3 + step)
+        found[float(step)] = TrustedFlow(torch.where(hidden, 0.5 * flow, flow), torch.where(hidden, 1e-3, 1.0).double())
+    truth = true_correction(path, readout, 3)
 
     def off(path: PathOfFrame | None) -> float:
-        settled = settle_along(found, path, 1.0)
-        torch.testing.assert_close(torch.where(hidden, flow, settled.flow), flow, atol=0.05, rtol=0)
-        return float((settled.flow - flow).norm(dim=1)[hidden[:, 0]].mean())
+        trajectory = trajectory_along(found, path, readout, order=2, regularisation=0.01)
+        correction = correction_field(trajectory, readout, readout.instant("middle"))
+        return float((correction - truth).norm(dim=1)[hidden[:, 0]].mean())
 
     assert off(path.from_frame(3.0, readout, SIZE)) < 0.3 * off(None)
 
 
-def test_points_that_leave_the_frame_are_trusted_a_little_along_a_path() -> None:
-    readout, path = Readout(0.9), shaking()
-    flow = torch.tensor([30.0, 0.0], dtype=torch.float64).reshape(1, 2, 1, 1).expand(1, 2, *SIZE)
-    found = TrustedFlow(flow, torch.full((1, 1, *SIZE), 0.001, dtype=torch.float64))
-    along = settle_along(found, path.from_frame(3.0, readout, SIZE), 1.0)
-    leaves = ~stays_inside(along.flow)
-    assert 0.0 < float(leaves.double().mean()) < 1.0
-    assert set(along.confidence[leaves].tolist()) == {LEAVING}
-    assert set(along.confidence[~leaves].tolist()) == {0.001}
-    assert set(settle_along(found, None, 1.0).confidence.flatten().tolist()) == {0.001}
+def test_a_pixel_seen_on_one_side_accelerates_as_those_around_it() -> None:
+    readout, still = Readout(0.9), CameraPath(torch.zeros(1, 30, 4).double(), -6, torch.zeros(1).double())
+    path = still.from_frame(0.0, readout, SIZE)
+    velocity, acceleration = torch.tensor([4.0, 0.0]).double(), torch.tensor([2.0, 0.0]).double()
+    leaving = torch.zeros(1, 1, *SIZE, dtype=torch.bool)
+    leaving[..., -12:] = True
+    found = {}
+    for step in (-1.0, 1.0):  # sideways, so that every pixel is seen there after one frame interval
+        flow = (velocity * step + 0.5 * acceleration * step**2).reshape(1, 2, 1, 1).expand(1, 2, *SIZE)
+        unsure = leaving & (step > 0)
+        found[step] = TrustedFlow(torch.where(unsure, 0.0, flow), torch.where(unsure, 1e-3, 1.0).double())
+
+    def motion(path: PathOfFrame | None) -> Trajectory:
+        return trajectory_along(found, path, readout, order=2, regularisation=0.01)
+
+    alike, apart = motion(path), motion(None)
+    assert alike.acceleration is not None
+    assert apart.acceleration is not None
+    edge = (0, 0, slice(None), slice(-10, None))
+    torch.testing.assert_close(alike.acceleration[edge], torch.full((60, 10), 2.0).double(), atol=0.1, rtol=0)
+    torch.testing.assert_close(alike.velocity[edge], torch.full((60, 10), 4.0).double(), atol=0.1, rtol=0)
+    assert float(apart.acceleration[edge].abs().max()) < 0.5
+
+
+def test_what_is_not_finite_moves_by_nothing_along_a_path() -> None:
+    readout = Readout(0.9)
+    path = shaking().from_frame(3.0, readout, SIZE)
+    flow = torch.zeros(1, 2, *SIZE, dtype=torch.float64)
+    flow[..., 20:30, 20:30] = torch.nan
+    found = {step: TrustedFlow(flow, torch.ones(1, 1, *SIZE).double()) for step in (-1.0, 1.0)}
+    trajectory = trajectory_along(found, path, readout, order=2, regularisation=0.01)
+    assert trajectory.acceleration is not None
+    assert not trajectory.valid[..., 20:30, 20:30].any()
+    for values in (trajectory.velocity, trajectory.acceleration):
+        assert values.isfinite().all()
+        assert not values[..., 20:30, 20:30].any()

@@ -49,7 +49,7 @@ BENDS = {2: 0.3, 3: 1.0}
 # How stiff is right depends on the clip, and the clip says it: the ratio of what flows differ from the path by to how
 # much the path bends, both squared, times this factor. A hand that trembles gets a path that bends, flows that
 # contradict each other (many depths, many things that move) a stiff one.
-STIFFNESS = 1e-3
+STIFFNESS = 1.5e-3
 LEAST_STIFF, START_STIFF, MOST_STIFF = 1e-4, 1e-2, 1.0
 STIFFER = (1.0, 1.0, 3.0, 3.0)  # turn and scale are measured by the frame's margins alone
 ROUNDS = 4  # of finding the path, and weighing anew what contradicts it and how stiff it is

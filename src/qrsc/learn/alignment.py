@@ -11,11 +11,11 @@ from torch import Tensor
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.filling import TrustedFlow, trusted_flows
 from qrsc.fusion import AlignedFrames
-from qrsc.motion import correction_field, fit_trajectory
-from qrsc.path import CameraPath, PathOfFrame, fit_path, path_equations
+from qrsc.motion import Trajectory, correction_field
+from qrsc.path import CameraPath, fit_path, path_equations
 from qrsc.pipeline import MOTION_ORDERS, REGULARISATION
 from qrsc.pipeline.moments import Moment
-from qrsc.pipeline.paths import settle_along
+from qrsc.pipeline.paths import trajectory_along
 from qrsc.pipeline.warping import warped_frame
 from qrsc.timing import Readout
 from qrsc.warp import Interpolation, Warped
@@ -58,7 +58,7 @@ class Alignment:
         for index, found in enumerate(flows if motion != "none" else ()):
             self._flows[index, 1], self._flows[index + 1, -1] = trusted_flows(found)
         self._path = self._fitted() if motion == "path" and flows else None
-        self._settled: dict[tuple[int, int, bool], TrustedFlow] = {}  # by frame, step and whether along the path
+        self._trajectories: dict[int, Trajectory] = {}
 
     def _fitted(self) -> CameraPath:
         return fit_path(
@@ -99,33 +99,29 @@ class Alignment:
     def _corrected(self, index: int, instant: float, without: set[tuple[int, int]]) -> tuple[Warped, Tensor]:
         """A frame at an instant after its own start, and its correction field `[B, 2, H, W]`."""
         frame = self.frames[:, index]
-        size = (frame.shape[-2], frame.shape[-1])
         if self.motion == "none":
             return Warped(frame, torch.ones_like(frame[:, :1], dtype=torch.bool)), torch.zeros_like(frame[:, :2])
-        path = None if without or self._path is None else self._path.from_frame(float(index), self.readout, size)
-        flows = {
-            step: self._settle(index, step, path)
-            for step in (-1, 1)
-            if (index, step) in self._flows and (index, step) not in without
-        }
-        trajectory = fit_trajectory(
-            {step: each.flow for step, each in flows.items()},
-            self.readout,
-            order=min(MOTION_ORDERS[self.motion], len(flows)),
-            confidences={step: each.confidence for step, each in flows.items()},
-            regularisation=REGULARISATION,
-            shared=path,
-        )
+        trajectory = self._trajectory(index, without)
         correction = correction_field(trajectory, self.readout, instant)
         moment = Moment(frame, float(index), float(index), (0.0, 1.0))
         return warped_frame(moment, trajectory.valid, correction, "invert", self.interpolation), correction
 
-    def _settle(self, index: int, step: int, path: PathOfFrame | None) -> TrustedFlow:
-        """A flow as a motion is solved from it."""
-        key = index, step, path is not None
-        if key not in self._settled:
-            self._settled[key] = settle_along(self._flows[index, step], path, float(step))
-        return self._settled[key]
+    def _trajectory(self, index: int, without: set[tuple[int, int]]) -> Trajectory:
+        """How the pixels of a frame move; with all flows, found once."""
+        if not without and index in self._trajectories:
+            return self._trajectories[index]
+        size = (self.frames.shape[-2], self.frames.shape[-1])
+        path = None if without or self._path is None else self._path.from_frame(float(index), self.readout, size)
+        found = {
+            float(step): self._flows[index, step]
+            for step in (-1, 1)
+            if (index, step) in self._flows and (index, step) not in without
+        }
+        order = min(MOTION_ORDERS[self.motion], len(found))
+        trajectory = trajectory_along(found, path, self.readout, order=order, regularisation=REGULARISATION)
+        if not without:
+            self._trajectories[index] = trajectory
+        return trajectory
 
 
 def clip_flows(frames: Tensor, flow: FlowEstimator) -> list[ConfidentFlows]:

@@ -147,6 +147,13 @@ class FlowTraining(lightning.LightningModule):
             self._restore_optimizer(optimizer, self._restored)
         return optimizer
 
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """Clip the norm here: Lightning refuses to with a fused optimizer, which matters for scaled float16 alone."""
+        if gradient_clip_val is not None:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val)
+
     def on_train_start(self) -> None:
         """Start the clock when everything is in place."""
         self._started = time.monotonic()

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from qrsc.consistency import chain_flows, consistency_confidence
+from qrsc.consistency import consistency_confidence
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, default_flow, find_flows, load_flow
-from qrsc.flow.filling import TrustedFlow, settle_flow, trusted_flows
+from qrsc.flow.filling import settle_flow, trusted_flows
 from qrsc.fusion import AlignedFrames, Fusion, FusionName, default_fusion, load_fusion, wanted_interpolation
 from qrsc.motion import ORDERS, Trajectory, fit_trajectory
 from qrsc.pipeline.ahead import ahead
@@ -24,8 +24,8 @@ from qrsc.pipeline.fields import (
     resized_field,
     resized_picture,
 )
-from qrsc.pipeline.moments import Moment, check_frame, limits_of, timed
-from qrsc.pipeline.paths import PATH_REACH, measure_path, path_of_frame, settle_along
+from qrsc.pipeline.moments import Moment, check_frame, further_flows, limits_of, timed
+from qrsc.pipeline.paths import PATH_REACH, measure_path, path_of_frame, trajectory_along
 from qrsc.pipeline.results import Corrected, Seconds, TimedFrame, unchanged
 from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.warping import warped_frame
@@ -275,25 +275,22 @@ class Corrector:
         moment = window[index]
         if moment.trajectory is None:
             readout = self._field_readout(moment)
-            path = path_of_frame(window, index, readout) if self._path else None
-            known: dict[float, TrustedFlow] = {}
-            for step, found in moment.flows.items():
-                time = window[index + step].time - moment.time
-                known[time] = settle_along(found, path, time) if self._path else found
-                beyond = window.get(index + step)
-                if self._order == 3 and len(moment.flows) == 2 and beyond is not None and step in beyond.flows:
-                    time = window[index + 2 * step].time - moment.time
-                    onward = beyond.flows[step]
-                    known[time] = TrustedFlow(
-                        *chain_flows(found.flow, onward.flow, found.confidence, onward.confidence)
-                    )
+            order = self._order if len(moment.flows) == 2 else 1
+            found = {window[index + step].time - moment.time: flow for step, flow in moment.flows.items()}
+            if self._path:
+                path = path_of_frame(window, index, readout)
+                moment.trajectory = trajectory_along(
+                    found, path, readout, order=order, regularisation=self.regularisation
+                )
+                return moment.trajectory
+            if order == 3:
+                found |= further_flows(window, index)
             moment.trajectory = fit_trajectory(
-                {time: each.flow for time, each in known.items()},
+                {time: each.flow for time, each in found.items()},
                 readout,
-                order=self._order if len(moment.flows) == 2 else 1,
-                confidences={time: each.confidence for time, each in known.items()},
+                order=order,
+                confidences={time: each.confidence for time, each in found.items()},
                 regularisation=self.regularisation,
-                shared=path,
             )
         return moment.trajectory
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from qrsc.consistency import chain_flows
 from qrsc.flow.filling import TrustedFlow
 from qrsc.motion import Trajectory
 from qrsc.path import CameraPath, PathEquations
@@ -37,6 +38,18 @@ def limits_of(frame: Tensor) -> tuple[float, float]:
     """Where cubic interpolation that overshoots is cut off: [0, 1], or the values of a frame that goes beyond."""
     darkest, brightest = torch.aminmax(frame.detach())
     return min(0.0, float(darkest)), max(1.0, float(brightest))
+
+
+def further_flows(window: Mapping[int, Moment], index: int) -> dict[float, TrustedFlow]:
+    """The flows of a frame to those beyond both of its neighbours, by the time to them, as far as they are known."""
+    moment, further = window[index], {}
+    for step, flow in moment.flows.items():
+        beyond = window.get(index + step)
+        if beyond is not None and step in beyond.flows:
+            onward = beyond.flows[step]
+            chained = chain_flows(flow.flow, onward.flow, flow.confidence, onward.confidence)
+            further[window[index + 2 * step].time - moment.time] = TrustedFlow(*chained)
+    return further
 
 
 def timed(frames: Iterable[Tensor | TimedFrame]) -> Iterator[TimedFrame]:
