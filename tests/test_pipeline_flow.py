@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from torch import Tensor
 from qrsc.flow import ConfidentFlows, FlowPair
 from qrsc.fusion import AlignedFrames, CoherentFusion, default_fusion, mean_fusion
 from qrsc.motion import fit_trajectory
-from qrsc.pipeline import Corrector
+from qrsc.pipeline import Corrector, MotionName
 from qrsc.pipeline import corrector as corrector_module
+from qrsc.pipeline import paths as paths_module
 from qrsc.timing import Readout
 from qrsc.warp import Warped
 
@@ -43,17 +45,20 @@ class Numbered(Told):
         return self(first, second)
 
 
-def test_an_estimator_s_own_confidence_reaches_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("motion", "solves"), [("path", paths_module), ("quadratic", corrector_module)])
+def test_an_estimator_s_own_confidence_reaches_the_solver(
+    motion: MotionName, solves: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = []
 
     def watched(flows: Any, readout: Readout, **options: Any) -> Any:
         seen.append(options["confidences"])
         return fit_trajectory(flows, readout, **options)
 
-    monkeypatch.setattr(corrector_module, "fit_trajectory", watched)
+    monkeypatch.setattr(solves, "fit_trajectory", watched)
     clip = torch.rand(4, 3, 24, 32, generator=torch.Generator().manual_seed(0))
     # Both flows point the same way: by their agreement they would hardly be trusted.
-    Corrector(Readout(0.5), flow=Told(0.75), fusion="none")(clip)
+    Corrector(Readout(0.5), flow=Told(0.75), fusion="none", motion=motion)(clip)
     assert len(seen) == 4
     for confidences in seen:
         for confidence in confidences.values():
