@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from torch.nn import functional as F
 
 from qrsc.simulate.compression import compress
 from qrsc.simulate.prediction import predicted
-from qrsc.simulate.sensor import EFFECTS, Sensor, apply_sensor, sample_sensor
+from qrsc.simulate.sensor import DISPLAY_GAMMA, EFFECTS, Sensor, apply_sensor, sample_sensor
 from qrsc.simulate.textures import noise
 
 
@@ -130,3 +132,15 @@ def test_wrong_input_is_refused() -> None:
         apply_sensor(_frames(), sensor, torch.Generator())
     with pytest.raises(ValueError, match=r"\[B, T, 3, H, W\]"):
         apply_sensor(_frames()[0], sensor, torch.Generator())
+
+
+def test_grain_makes_the_noise_of_neighbours_alike_and_no_weaker() -> None:
+    sensor = Sensor(read_noise=torch.tensor([0.02, 0.02]), grain=torch.tensor([0.0, 0.6]))
+    grey = torch.full((2, 1, 3, 200, 300), 0.5)
+    light = apply_sensor(grey, sensor, torch.Generator().manual_seed(0)) ** DISPLAY_GAMMA
+    rest = light - 0.5**DISPLAY_GAMMA
+    white, grained = rest.square().mean((1, 2, 3, 4)).sqrt().tolist()
+    assert white == pytest.approx(0.02, rel=0.02)
+    assert grained == pytest.approx(0.02, rel=0.05)
+    alike = (rest[..., 1:] * rest[..., :-1]).mean((1, 2, 3, 4)) / 0.02**2
+    assert alike.tolist() == pytest.approx([0.0, math.exp(-1.0 / (4.0 * 0.6**2))], abs=0.06)
