@@ -20,6 +20,9 @@ from qrsc.timing import Readout
 PATH_REACH = 3
 # Of the weight of a pixel's acceleration among those around it: the less, the wider is what counts as around.
 FAINT = 0.05
+# On the regularisation along a path: a pull towards what is around does less harm than one towards zero. Simulated sets
+# gain 0.02 dB by it, and 0.07 where the frame does not show the pixel; 10 does no better.
+STRONGER = 3.0
 LONGEST_GAP = 4.0  # frame intervals without a picture that a path is led across
 
 
@@ -76,6 +79,8 @@ def trajectory_along(
         order: of the motion; see `fit_trajectory`.
         regularisation: how much of the acceleration is from around; without a path, it is pulled towards zero.
     """
+    if path is not None:
+        regularisation *= STRONGER
     settled = {
         step: settle_flow(flow, None if path is None else path.displacement_at(readout.flight_time(flow.flow, step)))
         for step, flow in found.items()
