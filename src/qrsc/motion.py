@@ -14,13 +14,14 @@ the flows, and a little regularisation draws a pixel that is seen on one side on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from qrsc.consistency import MAX_FLOW, longest
+from qrsc.surroundings import fill_from_around
 from qrsc.timing import Readout
 
 ORDERS = {"linear": 1, "quadratic": 2, "cubic": 3}
@@ -28,6 +29,9 @@ ORDERS = {"linear": 1, "quadratic": 2, "cubic": 3}
 # Two exposures closer than this (in frame intervals; neighbours are about 1 apart) say nothing about the motion
 # between them: a point would have to move by more than 99 % of the scanned length to be exposed so soon again.
 MIN_TIME = 1e-2
+# Weight of an acceleration among those around it, and the power that it falls off with as less of it is known: the
+# fainter, the wider is what counts as around.
+FAINT, POWER = 0.05, 4
 
 Step = TypeVar("Step", int, float)
 
@@ -114,6 +118,7 @@ def fit_trajectory(
     confidences: Mapping[Step, Tensor] | None = None,
     regularisation: float = 0.0,
     shared: SharedMotion | None = None,
+    alike: bool = False,
 ) -> Trajectory:
     """The motion of a frame's pixels from its flows to any neighbours.
 
@@ -125,6 +130,7 @@ def fit_trajectory(
         confidences: `[..., 1, H, W]` in [0, 1] by the same steps; ones where missing.
         regularisation: pull of the terms above the linear one towards zero, in the units of a confidence.
         shared: a motion known already; the trajectory's own terms then explain what the flows differ from it by.
+        alike: pull the acceleration of a quadratic motion of `[B, 2, H, W]` towards those around it, not towards zero.
     """
     _check_arguments(flows, order, confidences, regularisation)
     if order == 2 and sorted(flows) == [-1, 1] and not confidences and regularisation == 0.0:
@@ -132,7 +138,7 @@ def fit_trajectory(
         if interpolated is not None:
             return interpolated
     elif order <= 2 and len(flows) == 2:
-        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation, shared)
+        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation, shared, alike)
         if two_sided is not None:
             return two_sided
     samples = [_velocity_sample(flows[step], step, readout, shared) for step in sorted(flows)]
@@ -161,7 +167,8 @@ def fit_trajectory(
     spread = _dot(weighted, centred)
     slope = _divide(_dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
     if order == 2:
-        return Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence, shared)
+        own = Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence, shared)
+        return _like_those_around(own, _divide(spread, spread + 4.0 * regularisation), mean_time) if alike else own
 
     # The cubic term is the part of the squared time that neither the mean nor the slope explains.
     mean_square = _divide(spread, total)
@@ -224,6 +231,7 @@ def _fit_two(
     confidences: Mapping[Step, Tensor],
     regularisation: float,
     shared: SharedMotion | None = None,
+    alike: bool = False,
 ) -> Trajectory | None:
     """The weighted regression of order 1 or 2 over two flows, or None if a pixel of them needs more care.
 
@@ -266,7 +274,24 @@ def _fit_two(
     other_share = torch.addcmul(other_share, mean_time, other_slope, value=-1)
     velocity = torch.addcmul(share * flow, other_share, other_flow)
     acceleration = torch.addcmul((2.0 * slope) * flow, other_slope, other_flow, value=2)
-    return Trajectory(velocity, acceleration, None, everywhere, best, shared)
+    own = Trajectory(velocity, acceleration, None, everywhere, best, shared)
+    return _like_those_around(own, pull * apart, mean_time) if alike else own
+
+
+def _like_those_around(own: Trajectory, known: Tensor, mean_time: Tensor) -> Trajectory:
+    """A quadratic motion whose acceleration was pulled towards zero, pulled towards those around it instead.
+
+    Args:
+        own: with velocity and acceleration `[B, 2, H, W]`.
+        known: `[B, 1, H, W]`, how much of the acceleration the pull has left, 0 to 1.
+        mean_time: `[B, 1, H, W]`, of the flows, by their weights: there the mean velocity stays as it is.
+    """
+    assert own.acceleration is not None  # it is quadratic
+    known = torch.where(own.valid, known, torch.zeros_like(known))
+    unpulled = own.acceleration / known.clamp_min(1e-3)
+    missing = (1.0 - known) * fill_from_around(unpulled, FAINT * known**POWER)
+    missing = torch.where(own.valid, missing, torch.zeros_like(missing))
+    return replace(own, velocity=own.velocity - 0.5 * mean_time * missing, acceleration=own.acceleration + missing)
 
 
 def _own(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> Tensor:

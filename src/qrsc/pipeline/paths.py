@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-import torch
-from torch import Tensor
-
-from qrsc.flow.filling import POWER, TrustedFlow, settle_flow
+from qrsc.flow.filling import TrustedFlow, settle_flow
 from qrsc.motion import Trajectory, fit_trajectory
 from qrsc.path import PathOfFrame, fit_path, path_equations
 from qrsc.pipeline.moments import Moment
-from qrsc.surroundings import fill_from_around
 from qrsc.timing import Readout
 
 # A frame's path is that of the frames up to this many before and after it, or of as many further back at the end of
 # a clip: 5, 7 and 9 frames gave 34.60, 34.71 and 34.71 dB on 10 simulated clips, no path 33.60.
 PATH_REACH = 3
-# Of the weight of a pixel's acceleration among those around it: the less, the wider is what counts as around.
-FAINT = 0.05
 # On the regularisation along a path: a pull towards what is around does less harm than one towards zero. Simulated sets
 # gain 0.03 dB by it, and 0.1 where the frame does not show the pixel.
 STRONGER = 10.0
@@ -85,36 +78,12 @@ def trajectory_along(
         step: settle_flow(flow, None if path is None else path.displacement_at(readout.flight_time(flow.flow, step)))
         for step, flow in found.items()
     }
-    trajectory = fit_trajectory(
+    return fit_trajectory(
         {step: each.flow for step, each in settled.items()},
         readout,
         order=order,
         confidences={step: each.confidence for step, each in settled.items()},
         regularisation=regularisation,
         shared=path,
+        alike=path is not None,
     )
-    if path is None or trajectory.acceleration is None or len(settled) != 2:
-        return trajectory
-    known, mean_time = _known_acceleration(settled, trajectory.valid, readout, regularisation)
-    unpulled = trajectory.acceleration / known.clamp_min(1e-3)
-    missing = (1.0 - known) * fill_from_around(unpulled, FAINT * known**POWER)
-    missing = torch.where(trajectory.valid, missing, torch.zeros_like(missing))
-    return replace(
-        trajectory,
-        velocity=trajectory.velocity - 0.5 * mean_time * missing,
-        acceleration=trajectory.acceleration + missing,
-    )
-
-
-def _known_acceleration(
-    flows: Mapping[float, TrustedFlow], valid: Tensor, readout: Readout, regularisation: float
-) -> tuple[Tensor, Tensor]:
-    """How much of the acceleration that two flows give is left by the regularisation, 0 to 1; and the mean of their
-    times, by their weights: `[B, 1, H, W]` both. See `fit_trajectory`."""
-    times = [torch.where(valid, readout.flight_time(each.flow, step), step) for step, each in flows.items()]
-    weights = [each.confidence * time.square() for each, time in zip(flows.values(), times, strict=True)]
-    (time, other_time), (weight, other_weight) = times, weights
-    total = weight + other_weight
-    spread = weight * other_weight / total.clamp_min(1e-8) * (other_time - time).square()
-    known = torch.where(valid, spread / (spread + 4.0 * regularisation).clamp_min(1e-8), 0.0)
-    return known, (weight * time + other_weight * other_time) / total.clamp_min(1e-8)
