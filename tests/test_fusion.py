@@ -9,7 +9,7 @@ from torch import Tensor
 
 from qrsc.colours import grey
 from qrsc.fusion import FUSIONS, AlignedFrames, CoherentFusion, coherent, load_fusion, mean_fusion
-from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT, TIME_CONSTANT, mean_weights
+from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT, TIME_CONSTANT, mean_weights, weighted_mean
 
 
 def aligned(frames: Tensor, valid: Tensor, distance: Tensor, centre: int = 1) -> AlignedFrames:
@@ -114,6 +114,18 @@ def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:
     lonely = AlignedFrames(frames.frames, frames.correction_fields, alone, frames.time_distance, 1)
     before = distance(mean_fusion(lonely).image[..., : half - 8], scene[..., : half - 8])
     assert distance(CoherentFusion()(lonely).image[..., : half - 8], scene[..., : half - 8]) < 0.95 * before
+
+
+def test_an_anchored_picture_has_the_colours_of_the_mean_and_its_own_detail() -> None:
+    calm = coherent.calmed(noisy_frames(0.02)[1])
+    mean = weighted_mean(calm, mean_weights(calm, CALM_DISAGREEMENT)).image
+    height, width = mean.shape[-2:]
+    torch.testing.assert_close(coherent.anchored(mean, calm), mean)
+    slope = torch.linspace(-0.05, 0.05, width).expand(1, 3, height, width)
+    drifted = coherent.anchored(mean + 0.03 + slope, calm)
+    assert float((drifted - mean)[..., 16:-16].abs().max()) < 1e-3
+    chequers = 0.1 * (torch.arange(height)[:, None] + torch.arange(width)).remainder(2).sub(0.5)
+    torch.testing.assert_close(coherent.anchored(mean + chequers, calm), mean + chequers, atol=1e-5, rtol=0)
 
 
 def test_calmed_frames_keep_what_the_mean_keeps() -> None:

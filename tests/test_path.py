@@ -11,8 +11,8 @@ from qrsc.flow import FlowPair
 from qrsc.flow.filling import TrustedFlow
 from qrsc.motion import Trajectory, correction_field, fit_trajectory
 from qrsc.path import KNOTS, CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
-from qrsc.pipeline import Corrector, TimedFrame
-from qrsc.pipeline.paths import trajectory_along
+from qrsc.pipeline import Corrector, TimedFrame, paths
+from qrsc.pipeline.paths import carried_on, trajectory_along
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import pixel_grid
 
@@ -287,3 +287,58 @@ def test_what_is_not_finite_moves_by_nothing_along_a_path() -> None:
     for values in (trajectory.velocity, trajectory.acceleration):
         assert values.isfinite().all()
         assert not values[..., 20:30, 20:30].any()
+
+
+# --- the ends of a clip ---
+
+
+@pytest.mark.parametrize(("beyond", "lasting"), [(2.0, 1.0), (1.0, 0.5), (-2.0, 0.0), (5.0, 1.0)])
+def test_as_much_of_the_neighbours_acceleration_is_carried_on_as_lasts(beyond: float, lasting: float) -> None:
+    readout, one = Readout(0.9), torch.ones(1, 1, *SIZE).double()
+    sideways = torch.cat([one, torch.zeros_like(one)], 1)  # so that flows take one frame interval
+
+    def moving(velocity: float, acceleration: float | None) -> Trajectory:
+        bent = None if acceleration is None else acceleration * sideways
+        return Trajectory(velocity * sideways, bent, None, one.bool(), one)
+
+    flow = TrustedFlow(4.0 * sideways, one)
+    motion = carried_on(moving(4.0, None), flow, 1.0, readout, moving(3.0, 2.0), flow, moving(3.0, beyond))
+    assert motion.acceleration is not None
+    torch.testing.assert_close(motion.acceleration, 2.0 * lasting * sideways)
+    torch.testing.assert_close(motion.displacement_at(1.0), flow.flow)
+    still = carried_on(moving(4.0, None), flow, 1.0, readout, moving(3.0, 0.0), flow, moving(3.0, beyond))
+    torch.testing.assert_close(still.velocity, 4.0 * sideways)
+
+
+class Accelerating:
+    """Flows of a picture that moves sideways by `4 t + t^2`, whatever the frames show; `index` counts the pairs."""
+
+    def __init__(self, readout: Readout) -> None:
+        self.index, self.exposed = 0, readout.row_times(*SIZE, dtype=torch.float64)
+
+    def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
+        before, after = (accelerated(self.index + later + self.exposed) for later in (0, 1))
+        self.index += 1
+        flow = torch.zeros_like(first[:, :2])
+        flow[:, 0] = after - before
+        return FlowPair(flow, -flow)
+
+
+def accelerated(time: Tensor) -> Tensor:
+    return 4.0 * time + time.square()
+
+
+@pytest.mark.parametrize("frames", [2, 3, 4, 6])
+def test_the_ends_of_a_clip_of_four_frames_and_more_accelerate(frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # With no path of the camera all of the motion is the pixels' own.
+    monkeypatch.setattr(paths, "path_of_frame", lambda *given: None)
+    clip = torch.rand(frames, 3, *SIZE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    readout = Readout(0.5)
+    corrector = Corrector(readout, fusion="none", flow=Accelerating(readout))
+    exposed = readout.row_times(*SIZE, dtype=torch.float64)
+    fields = [each.correction_field for each in corrector.stream(clip)]
+    for index in (0, frames - 1):
+        asked = index + torch.full_like(exposed, readout.instant("middle"))
+        truth = accelerated(asked) - accelerated(index + exposed)  # [1, H, 1]
+        off = float((fields[index][:1] - truth)[..., 30:-30].abs().max())  # inside, where nothing leaves the picture
+        assert off < 0.06 if frames >= 4 else off > 0.25

@@ -45,9 +45,10 @@ class Numbered(Told):
         return self(first, second)
 
 
-@pytest.mark.parametrize(("motion", "solves"), [("path", paths_module), ("quadratic", corrector_module)])
+# Along a path the first frame looks at the motion of the two after it.
+@pytest.mark.parametrize(("motion", "solves", "times"), [("path", paths_module, 6), ("quadratic", corrector_module, 4)])
 def test_an_estimator_s_own_confidence_reaches_the_solver(
-    motion: MotionName, solves: ModuleType, monkeypatch: pytest.MonkeyPatch
+    motion: MotionName, solves: ModuleType, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
 
@@ -59,7 +60,7 @@ def test_an_estimator_s_own_confidence_reaches_the_solver(
     clip = torch.rand(4, 3, 24, 32, generator=torch.Generator().manual_seed(0))
     # Both flows point the same way: by their agreement they would hardly be trusted.
     Corrector(Readout(0.5), flow=Told(0.75), fusion="none", motion=motion)(clip)
-    assert len(seen) == 4
+    assert len(seen) == times
     for confidences in seen:
         for confidence in confidences.values():
             torch.testing.assert_close(confidence, torch.full_like(confidence, 0.75))

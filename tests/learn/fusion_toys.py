@@ -51,6 +51,7 @@ class ToySamples:
             torch.ones(self.scenes),
             truth,
             valid[1],
+            torch.zeros(self.scenes, dtype=torch.int64),
         )
 
     def _hole(self, generator: torch.Generator) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowPair
 from qrsc.fusion import mean_fusion
+from qrsc.learn import fusion_rendering
 from qrsc.learn.alignment import Alignment, clip_flows
 from qrsc.learn.fusion_losses import (
     TERMS,
@@ -22,6 +25,7 @@ from qrsc.learn.fusion_losses import (
     load_term,
     mse,
     proportional,
+    unseen_error,
 )
 from qrsc.learn.fusion_rendering import WorldSamples
 from qrsc.learn.fusion_samples import FusionSamples, SamplePool, graded, join_samples, mirrored
@@ -73,6 +77,18 @@ def test_proportional_losses_count_every_sample_alike() -> None:
     assert bool(proportional([torch.zeros(2)]).isfinite())
 
 
+def test_unseen_pixels_count_by_themselves() -> None:
+    off = torch.stack([PICTURE[0] + 0.1, PICTURE[1] + 0.01]).requires_grad_()
+    seen = torch.ones(2, 1, 24, 32, dtype=torch.bool)
+    seen[0, :, :10, :10] = False
+    seen[1, :, 0, :20] = False  # too few of them
+    error = unseen_error(off, PICTURE, seen)
+    assert error.item() == pytest.approx(math.log(0.01 + 1e-6), rel=1e-3)
+    (slope,) = torch.autograd.grad(error, off)
+    assert torch.equal(slope.abs().amax(1, keepdim=True) > 0, ~seen & torch.tensor([True, False]).reshape(2, 1, 1, 1))
+    assert unseen_error(off, PICTURE, torch.ones_like(seen)).item() == 0.0
+
+
 def test_the_perceptual_loss_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     with pytest.raises(ValueError, match="choose laplacian or census in its place"):
@@ -104,8 +120,7 @@ def test_clips_are_aligned_as_the_pipeline_does() -> None:
     for number in range(2):
         expected = Corrector(readout, flow=flow, fusion="mean", find_cuts=False)(frames[number])[2]
         torch.testing.assert_close(fused.image[number], expected, atol=2e-5, rtol=0)
-    one_sided = align(range(1, 4), 1, 0.35, [(1, -1), (3, 1)])
-    assert bool(one_sided.frames.isfinite().all())
+    assert align(range(1, 4), 1, 0.35).frames.isfinite().all()
 
 
 class SureFlow(GivenFlow):
@@ -164,6 +179,30 @@ def test_worlds_give_samples_that_are_nearly_their_truth(world_samples: FusionSa
         WorldSamples(TEXTURES(), (48, 64), frames=4)
 
 
+@pytest.mark.parametrize(("kind", "seed"), [("whole", 0), ("three", 0), ("end", 0), ("end", 1), ("pair", 0)])
+def test_frames_of_a_clip_are_aligned_by_what_it_has(monkeypatch: pytest.MonkeyPatch, kind: str, seed: int) -> None:
+    clips: list[int] = []
+
+    class Counting(Alignment):
+        def __init__(self, frames: Tensor, *rest: Any, **options: Any) -> None:
+            clips.append(frames.shape[1])
+            super().__init__(frames, *rest, **options)
+
+    monkeypatch.setattr(fusion_rendering, "Alignment", Counting)
+    render = WorldSamples(TEXTURES(), (48, 64), None, scenes=2, frames=7, clips={kind: 1.0})
+    samples = render(torch.Generator().manual_seed(seed))
+    assert set(clips) == {"whole": {7}, "three": {3}, "end": {3, 4, 5}, "pair": {2}}[kind]
+    side = int(samples.side[0])
+    assert samples.side.tolist() == [side] * 6
+    assert (side != 0) == (kind in ("end", "pair"))
+    if side != 0:
+        assert not samples.frames[:, 1 - side].any()
+        assert not samples.valid[:, 1 - side].any()
+    chosen = {0: slice(0, 3), -1: slice(0, 2), 1: slice(1, 3)}[side]
+    fused = mean_fusion(samples.aligned(chosen)).image
+    assert float(mse(fused, samples.truth).mean()) < 10**-2.6
+
+
 def test_mirrored_and_graded_samples_are_as_near_their_truth(world_samples: FusionSamples) -> None:
     before = score_fusion(mean_fusion, world_samples)
     turned = mirrored(world_samples, torch.Generator().manual_seed(5))
@@ -189,6 +228,17 @@ def test_a_pool_prefers_parts_that_the_centre_frame_does_not_show() -> None:
             pool.crop, pool.choosy = (16, 16), choosy
             hidden.append(sum(float((~pool.draw(8).seen).float().mean()) for _ in range(12)) / 12)
     assert hidden[1] > 1.3 * hidden[0]
+
+
+def test_a_pool_gives_samples_of_one_kind_if_it_has_any() -> None:
+    def render(generator: torch.Generator) -> FusionSamples:
+        return replace(ToySamples(scenes=4)(generator), side=torch.tensor([0, 0, -1, 0]))
+
+    with SamplePool(render, capacity=10, device="cpu", uses=1e9, seed=3) as pool:
+        assert set(pool.draw(32, -1).side.tolist()) == {-1}
+        assert set(pool.draw(32, 0).side.tolist()) == {0}
+        assert set(pool.draw(32, 1).side.tolist()) == {0, -1}  # there are none
+        assert set(pool.draw(32).side.tolist()) == {0, -1}
 
 
 def test_some_of_the_frames_can_be_chosen() -> None:

@@ -94,11 +94,31 @@ def test_networks_for_calmed_frames_are_trained_on_such(tmp_path: Path) -> None:
         with SamplePool(ToySamples(scenes=2), capacity=4, device="cpu", seed=3) as pool:
             module = FusionTraining(network, pool, [], batch=2, schedule=StepSchedule(1.0, 1, 1e-4))
             samples = pool.draw(2)
-        frames.append(module._prepared(network, samples).frames)
-        fused = fusion(samples.aligned()).image
-        torch.testing.assert_close(fused, fusion.network(module._prepared(network, samples)).clamp(0.0, 1.0))
+        fusion.network.register_forward_pre_hook(lambda _, given, frames=frames: frames.append(given[0].frames))
+        made = module._made(fusion.network, samples)
+        torch.testing.assert_close(fusion(samples.aligned()).image, made.clamp(0.0, 1.0))
+        torch.testing.assert_close(frames[0], frames[1])
     torch.testing.assert_close(seen[False][0], samples.frames)
     assert float((seen[True][0] - samples.frames).abs().mean()) > 0.01
+
+
+def test_batches_of_two_frames_are_from_that_end_of_a_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def render(generator: torch.Generator) -> FusionSamples:
+        return replace(ToySamples(scenes=6)(generator), side=torch.tensor([0, 1, -1, 0, 1, -1]))
+
+    seen: set[tuple[int, int, int]] = set()
+    make = FusionTraining._made
+
+    def watched(self: FusionTraining, network: object, samples: FusionSamples, chosen: slice | None = None) -> Tensor:
+        aligned = samples.aligned(chosen)
+        (side,) = set(samples.side.tolist())
+        seen.add((aligned.frames.shape[1], aligned.centre, side))
+        return make(self, network, samples, chosen)
+
+    monkeypatch.setattr(FusionTraining, "_made", watched)
+    options = replace(OPTIONS, steps=60, batch=1, crop=(16, 16), unseen_weight=1.0)
+    train_fusion(tmp_path, render, options, progress_bar=False)
+    assert seen == {(3, 1, 0), (2, 1, -1), (2, 0, 1), (1, 0, 0)}
 
 
 def test_a_run_stops_after_its_minutes_and_other_weights_are_refused(tmp_path: Path) -> None:

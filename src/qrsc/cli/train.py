@@ -23,7 +23,7 @@ from qrsc.learn.alignment import AlignmentMotion
 from qrsc.learn.fusion_folders import FRAMES as WINDOW
 from qrsc.learn.fusion_folders import FolderSamples, MixedSamples
 from qrsc.learn.fusion_losses import TERMS, TermName
-from qrsc.learn.fusion_rendering import WorldSamples
+from qrsc.learn.fusion_rendering import INNER_SHARES, WorldSamples
 from qrsc.learn.fusion_samples import join_samples
 from qrsc.learn.fusion_scores import fusion_table, score_fusion
 from qrsc.learn.fusion_train import WEIGHTS as FUSION_WEIGHTS
@@ -174,7 +174,7 @@ def train_fusion_network(run: FusionRun, *, quiet: bool) -> str:
     )
     if own_rank(run.devices) > 0:
         return ""
-    render = replace(worlds, scenes=4, frames=5)
+    render = replace(worlds, scenes=4, frames=5, clips=INNER_SHARES)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     samples = join_samples([render(generator) for _ in range(HELD_OUT_SAMPLES // 4)])
     fusions = {"none": None, "mean": mean_fusion, run.network: NetworkFusion(network)}

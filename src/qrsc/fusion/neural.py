@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.coherent import calmed
+from qrsc.fusion.coherent import anchored, calmed
 from qrsc.fusion.lite import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2 import MULTIPLE, Rsa2Network, Rsa2Options
 from qrsc.graphs import Graphs
@@ -79,14 +79,17 @@ class NetworkFusion:
                 self._graphs.clear()
         height, width = frames.shape[-2:]
         aligned = _with_full_fields(_float32(aligned))
-        padded = _padded(self._calmed(aligned) if self.network.options.calm else aligned)
+        calm = self._calmed(aligned) if self.network.options.calm else None
+        padded = _padded(aligned if calm is None else calm)
         mean = self.network.input_mean(padded)
         if self.tile is None or max(height, width) <= self.tile:
             fused = self._fused(padded, mean)
         else:
             fused = self._in_tiles(padded, mean, self.tile)
-        fused = fused[..., :height, :width].clamp(0.0, 1.0).to(frames.dtype)
-        return Warped(fused, aligned.valid.any(1))
+        fused = fused[..., :height, :width]
+        if calm is not None:
+            fused = self._anchored(fused, calm)
+        return Warped(fused.clamp(0.0, 1.0).to(frames.dtype), aligned.valid.any(1))
 
     def _calmed(self, aligned: AlignedFrames) -> AlignedFrames:
         """What `calmed` makes of the frames, recorded apart from the network: it sees the whole picture, no tiles."""
@@ -101,6 +104,17 @@ class NetworkFusion:
         inputs = (aligned.frames, aligned.valid, aligned.time_distance)
         frames, detail = self._graphs(run, ("calmed", aligned.centre), *inputs)
         return replace(aligned, frames=frames, detail=detail)
+
+    def _anchored(self, fused: Tensor, aligned: AlignedFrames) -> Tensor:
+        """What `anchored` makes of the result, recorded as `_calmed` is."""
+        if self._graphs is None or not fused.is_cuda:
+            return anchored(fused, aligned)
+
+        def run(fused: Tensor, frames: Tensor, valid: Tensor, time_distance: Tensor) -> Tensor:
+            return anchored(fused, replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
+
+        inputs = (fused, aligned.frames, aligned.valid, aligned.time_distance)
+        return self._graphs(run, ("anchored", aligned.centre), *inputs)
 
     def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
         """What the network makes of frames it can take, `[B, 3, H, W]`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -15,7 +15,7 @@ from qrsc.motion import Trajectory, correction_field
 from qrsc.path import CameraPath, fit_path, path_equations
 from qrsc.pipeline import MOTION_ORDERS, REGULARISATION
 from qrsc.pipeline.moments import Moment
-from qrsc.pipeline.paths import trajectory_along
+from qrsc.pipeline.paths import carried_on, trajectory_along
 from qrsc.pipeline.warping import warped_frame
 from qrsc.timing import Readout
 from qrsc.warp import Interpolation, Warped
@@ -69,21 +69,14 @@ class Alignment:
             self.frames,
         )
 
-    def __call__(
-        self, indices: Sequence[int], centre: int, tau: float, without: Iterable[tuple[int, int]] = ()
-    ) -> AlignedFrames:
-        """Some of the frames, corrected to `tau` after the start of the one at `indices[centre]`.
-
-        Args:
-            without: (frame, step) of flows that shall not be used, as at the ends of a clip; then there is no path.
-        """
+    def __call__(self, indices: Sequence[int], centre: int, tau: float) -> AlignedFrames:
+        """Some of the frames, corrected to `tau` after the start of the one at `indices[centre]`."""
         warped, corrections, distances = [], [], []
         height, width = self.frames.shape[-2:]
         exposed = self.readout.row_times(height, width, dtype=self.frames.dtype, device=self.frames.device)
-        missing = set(without)
         for index in indices:
             apart = indices[centre] - index
-            image, correction = self._corrected(index, apart + tau, missing)
+            image, correction = self._corrected(index, apart + tau)
             warped.append(image)
             corrections.append(correction)
             distances.append((apart + tau - exposed).abs().expand(len(self.frames), 1, height, width))
@@ -96,32 +89,36 @@ class Alignment:
             self.readout.gamma,
         )
 
-    def _corrected(self, index: int, instant: float, without: set[tuple[int, int]]) -> tuple[Warped, Tensor]:
+    def _corrected(self, index: int, instant: float) -> tuple[Warped, Tensor]:
         """A frame at an instant after its own start, and its correction field `[B, 2, H, W]`."""
         frame = self.frames[:, index]
         if self.motion == "none":
             return Warped(frame, torch.ones_like(frame[:, :1], dtype=torch.bool)), torch.zeros_like(frame[:, :2])
-        trajectory = self._trajectory(index, without)
+        trajectory = self._trajectory(index)
         correction = correction_field(trajectory, self.readout, instant)
         moment = Moment(frame, float(index), float(index), (0.0, 1.0))
         return warped_frame(moment, trajectory.valid, correction, "invert", self.interpolation), correction
 
-    def _trajectory(self, index: int, without: set[tuple[int, int]]) -> Trajectory:
-        """How the pixels of a frame move; with all flows, found once."""
-        if not without and index in self._trajectories:
-            return self._trajectories[index]
-        size = (self.frames.shape[-2], self.frames.shape[-1])
-        path = None if without or self._path is None else self._path.from_frame(float(index), self.readout, size)
-        found = {
-            float(step): self._flows[index, step]
-            for step in (-1, 1)
-            if (index, step) in self._flows and (index, step) not in without
-        }
-        order = min(MOTION_ORDERS[self.motion], len(found))
-        trajectory = trajectory_along(found, path, self.readout, order=order, regularisation=REGULARISATION)
-        if not without:
-            self._trajectories[index] = trajectory
-        return trajectory
+    def _trajectory(self, index: int) -> Trajectory:
+        """How the pixels of a frame move, found once."""
+        if index not in self._trajectories:
+            size = (self.frames.shape[-2], self.frames.shape[-1])
+            path = None if self._path is None else self._path.from_frame(float(index), self.readout, size)
+            found = {float(step): self._flows[index, step] for step in (-1, 1) if (index, step) in self._flows}
+            order = min(MOTION_ORDERS[self.motion], len(found))
+            own = trajectory_along(found, path, self.readout, order=order, regularisation=REGULARISATION)
+            self._trajectories[index] = own if path is None or len(found) == 2 else self._carried_on(own, index)
+        return self._trajectories[index]
+
+    def _carried_on(self, own: Trajectory, index: int) -> Trajectory:
+        """See `carried_on`; nothing is, in a clip of fewer than four frames."""
+        count = self.frames.shape[1]
+        if count < 4:
+            return own
+        step = 1 if index == 0 else -1
+        flow, onward = self._flows[index, step], self._flows[index + step, step]
+        near, far = self._trajectory(index + step), self._trajectory(index + 2 * step)
+        return carried_on(own, flow, float(step), self.readout, near, onward, far)
 
 
 def clip_flows(frames: Tensor, flow: FlowEstimator) -> list[ConfidentFlows]:

@@ -75,6 +75,7 @@ class FolderSamples:
             gamma=torch.full((1,), sample.readout.gamma, device=truth.device),
             truth=truth[..., rows, columns],
             seen=aligned.valid[:, 1, :, rows, columns],
+            side=torch.zeros(len(aligned.frames), dtype=torch.int64, device=aligned.frames.device),
         )
 
     def _part(self, sample: Sample, generator: torch.Generator) -> tuple[slice, slice]:

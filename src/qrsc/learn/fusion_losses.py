@@ -29,6 +29,7 @@ DEFAULT: tuple[TermName, ...] = ("charbonnier", "mse", "laplacian")
 
 EPSILON = 1e-3
 FLOOR = 1e-6  # added to losses before their logarithm is taken; 60 dB
+LEAST_UNSEEN = 50  # pixels of a sample that the centre frame does not show, for them to count by themselves
 LEVELS = 4  # of the Laplacian pyramid
 CENSUS_REACH = 2  # pixels; windows of 5 x 5
 CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a full one
@@ -115,6 +116,22 @@ def proportional(values: Sequence[Tensor]) -> Tensor:
     of which nothing can be made decide: one of 20 dB has a hundred times the squared error of one of 40.
     """
     return torch.stack([torch.log(value + FLOOR).mean() for value in values]).sum()
+
+
+def unseen_error(picture: Tensor, truth: Tensor, seen: Tensor) -> Tensor:
+    """The logarithm of the mean squared difference where the centre frame shows nothing, in the mean over the samples.
+
+    Those pixels are 2 to 3 % of a picture; in a mean over all of it they hardly count, and they are what other frames
+    are there for.
+
+    Args:
+        seen: `[B, 1, H, W]`, bool.
+    """
+    unseen = (~seen).to(picture)
+    count = unseen.flatten(1).sum(1)
+    squared = ((picture - truth).square().mean(1, keepdim=True) * unseen).flatten(1).sum(1)
+    enough = (count >= LEAST_UNSEEN).to(picture)
+    return (enough * torch.log(squared / count.clamp_min(1.0) + FLOOR)).sum() / enough.sum().clamp_min(1.0)
 
 
 class _Vgg(nn.Module):

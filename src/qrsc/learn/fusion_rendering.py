@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair
+from qrsc.fusion import AlignedFrames
 from qrsc.learn.alignment import Alignment, AlignmentMotion, clip_flows
 from qrsc.learn.augment import in_bytes
 from qrsc.learn.fusion_samples import FusionSamples, join_samples
@@ -42,8 +43,10 @@ STYLE_SHARES = {
 SPEEDS = (0.6, 10.0)  # from and to how many per cent of the width per frame, evenly in the logarithm
 GAMMAS = (0.25, 1.0)
 TRUE_FLOW_SHARE = 0.4  # of the calls take the true flow, made worse, in place of an estimate
-SHORT_SHARE = 0.25  # are corrected as if there were no frames beyond the three
-ONE_SIDED_SHARE = 0.5  # of those, with one neighbour only for the centre, too
+# Of what clip the calls show three frames, or two at the start or the end of it. Motion is found by what the clip has:
+# flows to one side at its ends, a path that two frames or seven say something about.
+CLIP_SHARES = {"whole": 0.6, "three": 0.1, "end": 0.15, "pair": 0.15}
+INNER_SHARES = {"whole": 0.85, "three": 0.15}  # the same for samples of three frames alone
 MIDDLE_SHARE = 0.75  # ask for the middle row, the others for any instant that is no closer to another frame
 # A gamma that is off by 5 % costs up to 1.7 dB that no fusion brings back.
 GAMMA_OFF_SHARE = 0.2
@@ -72,6 +75,7 @@ class WorldSamples:
         speeds: from and to how many per cent of the width per frame, evenly in the logarithm.
         gammas: from and to which readout, evenly.
         camera: part of the calls whose frames go through lens, sensor and compression.
+        clips: part of the calls that show frames of each kind of clip; see `CLIP_SHARES`.
         motion: what frames are brought to the instant by; see `Alignment`.
         interpolation: of the frames.
         progress: how much of the training is done; not used, but set by training.
@@ -87,6 +91,7 @@ class WorldSamples:
     speeds: tuple[float, float] = SPEEDS
     gammas: tuple[float, float] = GAMMAS
     camera: float = CAMERA_SHARE
+    clips: Mapping[str, float] = field(default_factory=lambda: CLIP_SHARES)
     motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bicubic"
     progress: Callable[[], float] = lambda: 1.0
@@ -125,11 +130,22 @@ class WorldSamples:
             flows = clip_flows(frames, self.flow)
         off = 1.0 + GAMMA_ERROR * normal if rand["gamma off"] < GAMMA_OFF_SHARE else 1.0
         taken = Readout(min(1.0, readout.gamma * off), readout.scan)
-        align = Alignment(frames, flows, taken, motion=self.motion, interpolation=self.interpolation)
+
+        def clip(first: int, last: int) -> Alignment:
+            part = frames[:, first : last + 1], flows[first:last]
+            return Alignment(*part, taken, motion=self.motion, interpolation=self.interpolation)
+
+        shown = _chosen(self.clips, rand["clip"])
+        side = 0 if shown in ("whole", "three") else -1 if rand["side"] < 0.5 else 1
+        whole = clip(0, self.frames - 1) if shown == "whole" else None
         parts = []
         for centre in range(2, self.frames - 2):
-            without = _ends(centre, rand["short"], rand["side"])
-            aligned = align(range(centre - 1, centre + 2), 1, tau, without)
+            before, after = (centre - 1 if side <= 0 else centre), (centre + 1 if side >= 0 else centre)
+            first = before if shown in ("three", "pair") or side > 0 else 0
+            last = after if shown in ("three", "pair") or side < 0 else self.frames - 1
+            align = clip(first, last) if whole is None else whole
+            aligned = align(range(before - first, after + 1 - first), centre - before, tau)
+            aligned = _completed(aligned, side)
             parts.append(
                 FusionSamples(
                     aligned.frames,
@@ -139,6 +155,7 @@ class WorldSamples:
                     torch.full((self.scenes,), taken.gamma, device=frames.device),
                     _through_lens(render_gs(scene, centre + tau, exposure=exposure, exposures=5), camera, generator),
                     distortion_field(scene, readout, centre, centre + tau)[1],
+                    torch.full((self.scenes,), side, device=frames.device),
                 )
             )
         return join_samples(parts)
@@ -154,7 +171,7 @@ _DRAWN = (
     "noise",
     "true flow",
     "gamma off",
-    "short",
+    "clip",
     "side",
     "style",
     "camera",
@@ -177,14 +194,23 @@ def _chosen(shares: Mapping[str, float], drawn: float) -> str:
     return list(shares)[-1]  # shares that add up to a little less than 1
 
 
-def _ends(centre: int, short: float, side: float) -> list[tuple[int, int]]:
-    """Flows (frame, step) that are not there in a clip of just three frames, or of two."""
-    if short >= SHORT_SHARE:
-        return []
-    missing = [(centre - 1, -1), (centre + 1, 1)]
-    if short < ONE_SIDED_SHARE * SHORT_SHARE:
-        missing.append((centre, -1 if side < 0.5 else 1))
-    return missing
+def _completed(aligned: AlignedFrames, side: int) -> AlignedFrames:
+    """Three frames, with a black one in the place of the neighbour that is not there; see `FusionSamples.side`."""
+    if side == 0:
+        return aligned
+
+    def with_nothing(values: Tensor) -> Tensor:
+        nothing = torch.zeros_like(values[:, :1])
+        return torch.cat([values, nothing] if side < 0 else [nothing, values], 1)
+
+    return AlignedFrames(
+        with_nothing(aligned.frames),
+        with_nothing(aligned.correction_fields),
+        with_nothing(aligned.valid),
+        with_nothing(aligned.time_distance),
+        1,
+        aligned.gamma,
+    )
 
 
 def _noisy(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:

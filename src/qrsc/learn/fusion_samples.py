@@ -24,6 +24,8 @@ class FusionSamples:
         gamma: `[B]`.
         truth: `[B, 3, H, W]`, the global-shutter frame.
         seen: `[B, 1, H, W]`, bool: the centre frame shows the point.
+        side: `[B]`, where in its clip the centre frame is: 0 inside, -1 at its end, where there are frames before it
+            alone, 1 at its start. The neighbour that is not there is black.
     """
 
     frames: Tensor
@@ -33,6 +35,7 @@ class FusionSamples:
     gamma: Tensor
     truth: Tensor
     seen: Tensor
+    side: Tensor
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -74,6 +77,7 @@ class SamplePool(Pool[FusionSamples]):
             the centre frame: there is what fusion is for, and it is 2 to 3 % of the pixels.
     """
 
+    kind_of = "side"
     crop: tuple[int, int] | None = None
     choosy: float = 0.5
 

@@ -9,16 +9,19 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from qrsc.fusion import AlignedFrames
-from qrsc.fusion.coherent import calmed
+from qrsc.fusion.coherent import anchored, calmed
 from qrsc.fusion.neural import FusionNetwork
 from qrsc.learn.flow_training import FlowTraining, Schedule
-from qrsc.learn.fusion_losses import Loss, Scaling, balanced, charbonnier, proportional
+from qrsc.learn.fusion_losses import Loss, Scaling, balanced, charbonnier, proportional, unseen_error
 from qrsc.learn.fusion_samples import FusionSamples, SamplePool
 
-# How often a batch shows only some of its three frames, as at the ends of a clip. With half as many of them `rsa2` was
-# behind the mean on samples of two frames.
-FEWER_SHARES: tuple[tuple[slice, float], ...] = ((slice(0, 2), 0.14), (slice(1, 3), 0.14), (slice(1, 2), 0.04))
+# How often a batch shows only some of its three frames, and of samples from which side of a clip: the centre and one
+# neighbour, or the centre alone. With half as many of them `rsa2` was behind the mean on samples of two frames.
+FEWER_SHARES: tuple[tuple[slice, int, float], ...] = (
+    (slice(0, 2), -1, 0.14),
+    (slice(1, 3), 1, 0.14),
+    (slice(1, 2), 0, 0.04),
+)
 
 
 class StepSchedule(Schedule):
@@ -37,6 +40,7 @@ class FusionTraining(FlowTraining):
         pool: where batches come from.
         terms: losses.
         scaling: how they are added up, `balanced` or `proportional`.
+        unseen_weight: how much those pixels count by themselves that the centre frame does not show.
         batch: samples a step.
         schedule: how long and how fast.
         minutes: the most that this run may take.
@@ -61,6 +65,7 @@ class FusionTraining(FlowTraining):
         compiled: bool = False,
         fewer: bool = True,
         scaling: Scaling = "balanced",
+        unseen_weight: float = 0.0,
         teacher: FusionNetwork | None = None,
         teacher_weight: float = 0.5,
         seed: int = 0,
@@ -72,6 +77,7 @@ class FusionTraining(FlowTraining):
         self.terms = tuple(terms)
         self.fewer = fewer
         self.scaling = scaling
+        self.unseen_weight = unseen_weight
         self.teacher_weight = teacher_weight
         # Not as a module of this one: its weights are the network's and must not be counted twice.
         self._fast: list[Any] = [torch.compile(network, dynamic=False) if compiled else network]
@@ -80,44 +86,47 @@ class FusionTraining(FlowTraining):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss on one batch of samples."""
+        chosen, side = self._frames()
         with torch.autocast(self.device.type, enabled=False):
-            samples: FusionSamples = cast(Any, self.pool).draw(self.batch)
-        chosen = self._frames()
-        network = self._fast[0] if chosen is None else self.network
-        fused: Tensor = cast(Any, network)(self._prepared(self.network, samples, chosen))
-        taught = self._taught(samples)
+            samples: FusionSamples = cast(Any, self.pool).draw(self.batch, side)
+        fused = self._made(self._fast[0] if chosen is None else self.network, samples, chosen)
+        taught = self._taught(samples, chosen if side else None)
         with torch.autocast(self.device.type, enabled=False):
             together = proportional if self.scaling == "proportional" else balanced
-            loss = together([term(fused.float(), samples.truth) for term in self.terms])
+            loss = together([term(fused, samples.truth) for term in self.terms])
+            if self.unseen_weight > 0:
+                loss = loss + self.unseen_weight * unseen_error(fused, samples.truth, samples.seen)
             if taught is not None:
                 # In units of the teacher's own error: a pupil has no reason to be closer to it than it is to the truth.
                 own = charbonnier(taught, samples.truth)
-                loss = loss + self.teacher_weight * (charbonnier(fused.float(), taught) / own).mean()
+                loss = loss + self.teacher_weight * (charbonnier(fused, taught) / own).mean()
         self._recent.append(loss.detach())
         return loss
 
     @torch.no_grad()
-    def _taught(self, samples: FusionSamples) -> Tensor | None:
-        """What the teacher makes of all frames, `[B, 3, H, W]`; None without one."""
+    def _taught(self, samples: FusionSamples, chosen: slice | None) -> Tensor | None:
+        """What the teacher makes of the frames, `[B, 3, H, W]`; None without one."""
         if self._teacher is None:
             return None
-        made: Tensor = cast(Any, self._teacher[0])(self._prepared(self._teacher[0], samples))
-        return made.float().clamp(0.0, 1.0)
+        return self._made(self._teacher[0], samples, chosen).clamp(0.0, 1.0)
 
-    def _prepared(self, network: Any, samples: FusionSamples, chosen: slice | None = None) -> AlignedFrames:
-        """What a network gets of the samples."""
+    def _made(self, network: Any, samples: FusionSamples, chosen: slice | None = None) -> Tensor:
+        """What a network makes of the samples, `[B, 3, H, W]`, as `NetworkFusion` has it."""
         aligned = samples.aligned(chosen)
         if not network.options.calm:
-            return aligned
+            return cast(Tensor, network(aligned)).float()
         with torch.autocast(self.device.type, enabled=False):
-            return calmed(aligned)
+            aligned = calmed(aligned)
+        fused = cast(Tensor, network(aligned)).float()
+        with torch.autocast(self.device.type, enabled=False):
+            return anchored(fused, aligned)
 
-    def _frames(self) -> slice | None:
-        """Which frames of the samples this batch shows; None for all."""
+    def _frames(self) -> tuple[slice | None, int]:
+        """Which frames of the samples this batch shows, None for all, and from which side of a clip they are."""
         drawn = float(torch.rand((), generator=self._choosing))
         if self.fewer:
-            for chosen, share in FEWER_SHARES:
+            for chosen, side, share in FEWER_SHARES:
                 if drawn < share:
-                    return chosen
+                    return chosen, side
                 drawn -= share
-        return None
+        return None, 0

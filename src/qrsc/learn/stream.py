@@ -45,7 +45,12 @@ class Pool(Generic[Batch]):
         device: where the samples are kept and the batches come from.
         uses: how often a sample is drawn on average.
         seed: of everything random here; under 2**30, so that it never makes a scene of the fixed test sets.
+
+    Attributes:
+        kind_of: the field of the samples, `[B]` of whole numbers, that says of which kind each one is; None for none.
     """
+
+    kind_of: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class Pool(Generic[Batch]):
         self._rendering = torch.Generator().manual_seed(require_free_seed(2 * seed))
         self._drawing = torch.Generator(self.device).manual_seed(2 * seed + 1)
         self._store: dict[str, Tensor] = {}
+        self._kinds = torch.zeros(capacity, dtype=torch.int64)
         self._changed = threading.Condition()
         self._closing = False
         self._failure: BaseException | None = None
@@ -96,12 +102,19 @@ class Pool(Generic[Batch]):
         """A batch from kept tensors by their names, changed at random; the generator is on the pool's device."""
         raise NotImplementedError
 
-    def draw(self, count: int) -> Batch:
-        """A batch of `count` samples, augmented."""
+    def draw(self, count: int, kind: int | None = None) -> Batch:
+        """A batch of `count` samples, augmented.
+
+        Args:
+            kind: of which they shall be, by the field `kind_of`; any, if there are none of this one yet.
+        """
         self._wait_for_samples(count)
         with self._changed:
             held = min(self.rendered, self.capacity)
             index = torch.randint(held, (count,), generator=self._drawing, device=self.device)
+            alike = None if kind is None else (self._kinds[:held] == kind).nonzero()[:, 0].to(self.device)
+            if alike is not None and len(alike) > 0:
+                index = alike[index.remainder(len(alike))]
             if self._written is not None:
                 torch.cuda.current_stream(self.device).wait_event(self._written)
             drawn = {name: values.index_select(0, index) for name, values in self._store.items()}
@@ -155,7 +168,10 @@ class Pool(Generic[Batch]):
                 }
             if self._read is not None:
                 torch.cuda.current_stream(self.device).wait_event(self._read)
-            slots = (self.rendered + torch.arange(len(samples))).remainder(self.capacity).to(self.device)
+            places = (self.rendered + torch.arange(len(samples))).remainder(self.capacity)
+            if self.kind_of is not None:
+                self._kinds[places] = values[self.kind_of].to("cpu")
+            slots = places.to(self.device)
             for name, value in values.items():
                 self._store[name].index_copy_(0, slots, value)
             if self.device.type == "cuda":

@@ -25,7 +25,7 @@ from qrsc.pipeline.fields import (
     resized_picture,
 )
 from qrsc.pipeline.moments import Moment, check_frame, further_flows, limits_of, timed
-from qrsc.pipeline.paths import PATH_REACH, measure_path, path_of_frame, trajectory_along
+from qrsc.pipeline.paths import PATH_REACH, measure_path, motion_of_frame
 from qrsc.pipeline.results import Corrected, Seconds, TimedFrame, unchanged
 from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.warping import warped_frame
@@ -149,8 +149,8 @@ class Corrector:
         self._behind = self._fused // 2
         self._ahead = self._fused - 1 - self._behind
         # A trajectory looks at so many frames before it (what they say about the path is kept without them), and is
-        # complete so many later.
-        self._back = 2 if self._order == 3 else 1
+        # complete so many later. Along a path that of a clip's last frame looks at two, one of which fusion holds on to.
+        self._back = 2 if self._order == 3 or (self._path and self._behind == 0) else 1
         self._reach = PATH_REACH if self._path else self._back
 
     def __call__(self, frames: Tensor) -> Tensor:
@@ -275,14 +275,11 @@ class Corrector:
         moment = window[index]
         if moment.trajectory is None:
             readout = self._field_readout(moment)
+            if self._path:
+                moment.trajectory = motion_of_frame(window, index, readout, self.regularisation)
+                return moment.trajectory
             order = self._order if len(moment.flows) == 2 else 1
             found = {window[index + step].time - moment.time: flow for step, flow in moment.flows.items()}
-            if self._path:
-                path = path_of_frame(window, index, readout)
-                moment.trajectory = trajectory_along(
-                    found, path, readout, order=order, regularisation=self.regularisation
-                )
-                return moment.trajectory
             if order == 3:
                 found |= further_flows(window, index)
             moment.trajectory = fit_trajectory(

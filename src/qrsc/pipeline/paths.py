@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
 
 from qrsc.flow.filling import TrustedFlow, settle_flow
 from qrsc.motion import Trajectory, fit_trajectory
 from qrsc.path import PathOfFrame, fit_path, path_equations
 from qrsc.pipeline.moments import Moment
 from qrsc.timing import Readout
+from qrsc.warp import backward_warp
 
 # A frame's path is that of the frames up to this many before and after it, or of as many further back at the end of
 # a clip: 5, 7 and 9 frames gave 34.60, 34.71 and 34.71 dB on 10 simulated clips, no path 33.60.
@@ -49,6 +53,64 @@ def path_of_frame(window: Mapping[int, Moment], index: int, readout: Readout) ->
     if latest.path is None:
         latest.path = fit_path([each for pair in latest.measured for each in pair], flow)
     return latest.path.from_frame(moment.time, readout, (flow.shape[-2], flow.shape[-1]))
+
+
+def motion_of_frame(window: Mapping[int, Moment], index: int, readout: Readout, regularisation: float) -> Trajectory:
+    """How the pixels of a frame move along the path; at an end of a clip by what lasts of its neighbour's motion."""
+    moment = window[index]
+    found = {window[index + step].time - moment.time: flow for step, flow in moment.flows.items()}
+    path = path_of_frame(window, index, readout)
+    own = trajectory_along(found, path, readout, order=len(found), regularisation=regularisation)
+    if len(found) == 2:
+        return own
+    [(step, flow)], [time] = moment.flows.items(), found
+    near, far = (window.get(index + count * step) for count in (1, 2))
+    if near is None or far is None or len(near.flows) < 2 or len(far.flows) < 2:
+        return own
+
+    def quadratic(place: int) -> Trajectory:
+        # Not kept: it may be early, and frames that its path will be led through still to come.
+        return window[place].trajectory or motion_of_frame(window, place, readout, regularisation)
+
+    onward = near.flows[step]
+    return carried_on(own, flow, time, readout, quadratic(index + step), onward, quadratic(index + 2 * step))
+
+
+def carried_on(
+    own: Trajectory,
+    flow: TrustedFlow,
+    time: float,
+    readout: Readout,
+    near: Trajectory,
+    onward: TrustedFlow,
+    far: Trajectory,
+) -> Trajectory:
+    """The motion at an end of a clip, with as much of the neighbour's acceleration as lasts from frame to frame.
+
+    One flow says nothing about an acceleration. The neighbour has one, and the frame beyond tells how much of it is
+    there a frame later: the slope of a regression over the picture, from 0 to 1. The first and the last frames of
+    sim-drive gain 0.7 dB by that. All of the acceleration would be 1.4 there, and up to 0.8 less on real clips, where
+    it does not last.
+
+    Args:
+        own: of the frame, linear: `[B, 2, H, W]`.
+        flow: to the neighbour.
+        time: from this frame's start to the neighbour's.
+        readout: how the frames were read.
+        near: of the neighbour, quadratic.
+        onward: the flow from there to the frame beyond.
+        far: of that frame, quadratic.
+    """
+    assert near.acceleration is not None and far.acceleration is not None  # they are quadratic  # noqa: PT018
+    there = (onward.confidence * near.confidence) * near.acceleration
+    beyond = backward_warp(far.acceleration, onward.flow).image
+    energy = (there * near.acceleration).sum((1, 2, 3), keepdim=True)
+    alike = (there * beyond).sum((1, 2, 3), keepdim=True)
+    lasting = torch.where(energy > 0, alike / torch.where(energy > 0, energy, 1.0), 0.0).clamp(0.0, 1.0)
+    carried = lasting * backward_warp(near.acceleration, flow.flow).image
+    # The flow is kept to: at the time that it takes, the motion is where it was.
+    velocity = own.velocity - 0.5 * readout.flight_time(flow.flow, time) * carried
+    return replace(own, velocity=velocity, acceleration=carried)
 
 
 def trajectory_along(

@@ -29,7 +29,7 @@ from qrsc.evaluate.studies.training import (
     worlds_of,
 )
 from qrsc.learn import fusion_rendering
-from qrsc.learn.fusion_rendering import WorldSamples
+from qrsc.learn.fusion_rendering import INNER_SHARES, WorldSamples
 from qrsc.learn.fusion_samples import FusionSamples
 from qrsc.simulate import sets, worlds
 from qrsc.simulate.library import TextureLibrary, texture_library
@@ -290,7 +290,7 @@ def test_training_that_could_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("frames", "centre"), [(3, 0), (4, 1)])
 def test_samples_of_fewer_frames_keep_their_centre(frames: int, centre: int) -> None:
-    render = WorldSamples(painted(None, "cpu"), (64, 64), scenes=1, frames=5)
+    render = WorldSamples(painted(None, "cpu"), (64, 64), scenes=1, frames=5, clips=INNER_SHARES)
     whole = render(torch.Generator().manual_seed(0))
     fewer = FewerFrames(render, training._SHOWN[frames])(torch.Generator().manual_seed(0))
     assert fewer.frames.shape[1] == frames - 2

@@ -19,7 +19,7 @@ from qrsc.evaluate.studies.reading import Table
 from qrsc.flow import FlowEstimator, load_flow
 from qrsc.fusion.rsa2 import MULTIPLE
 from qrsc.learn.fusion_losses import TERMS
-from qrsc.learn.fusion_rendering import WorldSamples
+from qrsc.learn.fusion_rendering import INNER_SHARES, WorldSamples
 from qrsc.learn.fusion_samples import FusionSamples
 from qrsc.learn.fusion_train import FusionOptions, train_fusion
 from qrsc.learn.rendering import training_textures
@@ -221,6 +221,8 @@ def worlds_of(
     )
     if plan.camera is not None:
         worlds = replace(worlds, camera=plan.camera)
+    if not plan.options.fewer or variant.frames in _SHOWN:
+        worlds = replace(worlds, clips=INNER_SHARES)
     if variant.trained_on is None:
         return worlds
     fixed = FIXED_SETS[variant.trained_on]
