@@ -177,6 +177,8 @@ def test_worlds_give_samples_that_are_nearly_their_truth(world_samples: FusionSa
     assert score_fusion(mean_fusion, world_samples).everywhere > 26.0
     with pytest.raises(ValueError, match="needs five frames"):
         WorldSamples(TEXTURES(), (48, 64), frames=4)
+    with pytest.raises(ValueError, match="one or more of whole, three, end, pair; got half"):
+        WorldSamples(TEXTURES(), (48, 64), clips={"half": 1.0})
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("whole", 0), ("three", 0), ("end", 0), ("end", 1), ("pair", 0)])
@@ -230,15 +232,25 @@ def test_a_pool_prefers_parts_that_the_centre_frame_does_not_show() -> None:
     assert hidden[1] > 1.3 * hidden[0]
 
 
-def test_a_pool_gives_samples_of_one_kind_if_it_has_any() -> None:
+def test_a_pool_gives_samples_of_one_kind_or_ordinary_ones() -> None:
     def render(generator: torch.Generator) -> FusionSamples:
         return replace(ToySamples(scenes=4)(generator), side=torch.tensor([0, 0, -1, 0]))
 
     with SamplePool(render, capacity=10, device="cpu", uses=1e9, seed=3) as pool:
         assert set(pool.draw(32, -1).side.tolist()) == {-1}
-        assert set(pool.draw(32, 0).side.tolist()) == {0}
-        assert set(pool.draw(32, 1).side.tolist()) == {0, -1}  # there are none
-        assert set(pool.draw(32).side.tolist()) == {0, -1}
+        assert set(pool.draw(32, 1).side.tolist()) == {0}  # there are none
+        assert set(pool.draw(32).side.tolist()) == {0}
+
+
+def test_a_pool_waits_for_ordinary_samples() -> None:
+    sides = iter([-1, 1, 0, 0])
+
+    def render(generator: torch.Generator) -> FusionSamples:
+        return replace(ToySamples(scenes=4)(generator), side=torch.full((4,), next(sides)))
+
+    with SamplePool(render, capacity=16, device="cpu", uses=1e9, seed=3) as pool:
+        assert set(pool.draw(2).side.tolist()) == {0}
+        assert pool.rendered == 12
 
 
 def test_some_of_the_frames_can_be_chosen() -> None:

@@ -122,6 +122,7 @@ class FusionRun:
     size: str
     crop: str
     loss: str | None
+    unseen_weight: float | None
     flow: str
     motion: AlignmentMotion
     interpolation: Interpolation
@@ -213,6 +214,7 @@ def _fusion_options(run: FusionRun, crop: tuple[int, int], device: torch.device)
     return replace(
         recipe,
         terms=_terms(run.loss) if run.loss else recipe.terms,
+        unseen_weight=recipe.unseen_weight if run.unseen_weight is None else run.unseen_weight,
         batch=run.batch or recipe.batch,
         crop=crop,
         steps=run.steps or recipe.steps,

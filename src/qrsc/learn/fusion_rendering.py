@@ -99,6 +99,8 @@ class WorldSamples:
     def __post_init__(self) -> None:
         if self.frames < 5:
             raise ValueError(f"a sample needs five frames, three and their neighbours; got {self.frames}.")
+        if not set(self.clips) <= set(CLIP_SHARES):
+            raise ValueError(f"clips are one or more of {', '.join(CLIP_SHARES)}; got {', '.join(self.clips)}.")
 
     @torch.no_grad()
     def __call__(self, generator: torch.Generator) -> FusionSamples:

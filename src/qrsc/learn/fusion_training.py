@@ -40,7 +40,7 @@ class FusionTraining(FlowTraining):
         pool: where batches come from.
         terms: losses.
         scaling: how they are added up, `balanced` or `proportional`.
-        unseen_weight: how much those pixels count by themselves that the centre frame does not show.
+        unseen_weight: how much those pixels count by themselves that the centre frame does not show, beside a term.
         batch: samples a step.
         schedule: how long and how fast.
         minutes: the most that this run may take.
@@ -92,10 +92,12 @@ class FusionTraining(FlowTraining):
         fused = self._made(self._fast[0] if chosen is None else self.network, samples, chosen)
         taught = self._taught(samples, chosen if side else None)
         with torch.autocast(self.device.type, enabled=False):
-            together = proportional if self.scaling == "proportional" else balanced
-            loss = together([term(fused, samples.truth) for term in self.terms])
+            values = [term(fused, samples.truth) for term in self.terms]
+            loss = (proportional if self.scaling == "proportional" else balanced)(values)
             if self.unseen_weight > 0:
-                loss = loss + self.unseen_weight * unseen_error(fused, samples.truth, samples.seen)
+                # A logarithm pulls as hard as a loss that is brought to the scale of the first, if that is its factor.
+                factor = 1.0 if self.scaling == "proportional" else values[0].detach().mean()
+                loss = loss + self.unseen_weight * factor * unseen_error(fused, samples.truth, samples.seen)
             if taught is not None:
                 # In units of the teacher's own error: a pupil has no reason to be closer to it than it is to the truth.
                 own = charbonnier(taught, samples.truth)

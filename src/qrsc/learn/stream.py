@@ -47,7 +47,8 @@ class Pool(Generic[Batch]):
         seed: of everything random here; under 2**30, so that it never makes a scene of the fixed test sets.
 
     Attributes:
-        kind_of: the field of the samples, `[B]` of whole numbers, that says of which kind each one is; None for none.
+        kind_of: the field of the samples, `[B]` of whole numbers, that says of which kind each one is; without one all
+            are ordinary.
     """
 
     kind_of: ClassVar[str | None] = None
@@ -102,19 +103,19 @@ class Pool(Generic[Batch]):
         """A batch from kept tensors by their names, changed at random; the generator is on the pool's device."""
         raise NotImplementedError
 
-    def draw(self, count: int, kind: int | None = None) -> Batch:
+    def draw(self, count: int, kind: int = 0) -> Batch:
         """A batch of `count` samples, augmented.
 
         Args:
-            kind: of which they shall be, by the field `kind_of`; any, if there are none of this one yet.
+            kind: of which they shall be, by the field `kind_of`; of 0, the ordinary one, if there are none of it yet.
         """
         self._wait_for_samples(count)
         with self._changed:
-            held = min(self.rendered, self.capacity)
-            index = torch.randint(held, (count,), generator=self._drawing, device=self.device)
-            alike = None if kind is None else (self._kinds[:held] == kind).nonzero()[:, 0].to(self.device)
-            if alike is not None and len(alike) > 0:
-                index = alike[index.remainder(len(alike))]
+            alike = self._of_kind(kind)
+            if len(alike) == 0:
+                alike = self._of_kind(0)
+            drawn_of_them = torch.randint(len(alike), (count,), generator=self._drawing, device=self.device)
+            index = alike.to(self.device)[drawn_of_them]
             if self._written is not None:
                 torch.cuda.current_stream(self.device).wait_event(self._written)
             drawn = {name: values.index_select(0, index) for name, values in self._store.items()}
@@ -125,16 +126,22 @@ class Pool(Generic[Batch]):
             self._changed.notify_all()
         return self.augmented(drawn, self._drawing)
 
+    def _of_kind(self, kind: int) -> Tensor:
+        """The places of all samples of a kind, on the CPU."""
+        return (self._kinds[: min(self.rendered, self.capacity)] == kind).nonzero()[:, 0]
+
     def _wait_for_samples(self, count: int) -> None:
         """Return once there are enough samples to draw from, rendering them here if no thread does."""
         if self._thread is None:
-            while self.rendered < count or self.rendered * self.uses < self.drawn + count:
+            while self.rendered < count or self.rendered * self.uses < self.drawn + count or len(self._of_kind(0)) == 0:
                 self._add(self._render(self._rendering))
             return
         with self._changed:
             # A few batches' worth before the first step: a pool of one batch would be learned by heart.
             enough = min(4 * count, self.capacity)
-            self._changed.wait_for(lambda: self.rendered >= enough or self._failure is not None)
+            self._changed.wait_for(
+                lambda: (self.rendered >= enough and len(self._of_kind(0)) > 0) or self._failure is not None
+            )
             if self._failure is not None:
                 raise RuntimeError("rendering of training samples failed; the cause is above.") from self._failure
 
@@ -150,6 +157,7 @@ class Pool(Generic[Batch]):
                                 self._closing
                                 or self.rendered < self.capacity // 4
                                 or self.rendered * self.uses < self.drawn
+                                or len(self._of_kind(0)) == 0
                             )
                         )
         except BaseException as error:

@@ -149,7 +149,7 @@ class Corrector:
         self._behind = self._fused // 2
         self._ahead = self._fused - 1 - self._behind
         # A trajectory looks at so many frames before it (what they say about the path is kept without them), and is
-        # complete so many later. Along a path that of a clip's last frame looks at two, one of which fusion holds on to.
+        # complete so many later. Along a path a clip's last frame looks at two before it; fusion holds one of them.
         self._back = 2 if self._order == 3 or (self._path and self._behind == 0) else 1
         self._reach = PATH_REACH if self._path else self._back
 

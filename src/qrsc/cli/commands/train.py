@@ -110,6 +110,9 @@ def fusion(
     loss: Annotated[
         str | None, typer.Option(metavar="TERM,...", help="charbonnier, mse, laplacian, census or perceptual.")
     ] = None,
+    unseen_weight: Annotated[
+        float | None, typer.Option(min=0.0, help="How much pixels count by themselves that the frame does not show.")
+    ] = None,
     flow: Annotated[
         str, typer.Option(metavar="NAME", help="Flow as in `qrsc correct`, or `true` for true flows made worse.")
     ] = "raft-rs",
@@ -160,6 +163,7 @@ def fusion(
         size=size,
         crop=crop,
         loss=loss,
+        unseen_weight=unseen_weight,
         flow=flow,
         motion=motion,
         interpolation=interpolation,
