@@ -128,6 +128,20 @@ def test_an_anchored_picture_has_the_colours_of_the_mean_and_its_own_detail() ->
     torch.testing.assert_close(coherent.anchored(mean + chequers, calm), mean + chequers, atol=1e-5, rtol=0)
 
 
+def test_an_anchored_picture_fades_into_the_mean_where_a_frame_ends_but_not_at_thin_gaps() -> None:
+    frames = noisy_frames(0.0)[1]
+    valid = frames.valid.clone()
+    valid[:, 0, :, :, 48:] = False  # half of a frame
+    valid[:, 2, :, 30:33, :40] = False  # a gap of three rows
+    calm = coherent.calmed(replace(frames, valid=valid))
+    mean = weighted_mean(calm, mean_weights(calm, CALM_DISAGREEMENT)).image
+    chequers = 0.1 * (torch.arange(64)[:, None] + torch.arange(96)).remainder(2).sub(0.5)
+    kept = ((coherent.anchored(mean + chequers, calm) - mean) / chequers)[0, 0]
+    assert float(kept[:, 47:49].max()) < 0.2
+    assert float(kept[:, 70:].min()) > 0.99
+    assert float(kept[20:44, :24].min()) > 0.99
+
+
 def test_calmed_frames_keep_what_the_mean_keeps() -> None:
     _, frames = noisy_frames(0.05)
     calm = coherent.calmed(frames)
