@@ -45,7 +45,7 @@ CALM = 0.5
 CONTRAST, WHOLE = 1.3, 0.95
 
 # Around half of a cell and its neighbours shown, by this part of one to either side, lies the end of a frame. Simulated
-# pixels that the frame does not show lose 0.06 dB by the fading there; with 2, thin gaps included, 0.28.
+# pixels that the frame does not show lose 0.06 dB by the fading there; fading at every thin gap as well cost 0.28.
 SEAM = 4.0
 
 DETAIL_SCALE = 10.0  # what is taken away is a hundredth or two, colours are 1; to a network they should be alike
