@@ -27,10 +27,10 @@ from qrsc.data.dataset import TruthInstant, index_data, load_frame, split_at_gap
 from qrsc.data.layouts import LayoutName, SequenceFiles, get_layout
 from qrsc.evaluate.charts import bar_chart
 from qrsc.evaluate.flows import shared_flow
-from qrsc.evaluate.methods import load_method
+from qrsc.evaluate.methods import load_method, middles
 from qrsc.evaluate.metrics import psnr
 from qrsc.evaluate.run import Plan, evaluate
-from qrsc.evaluate.scores import mean_rows
+from qrsc.evaluate.scores import FrameScore, mean_rows
 from qrsc.evaluate.tables import format_rows
 from qrsc.media.pictures import above, beside, labelled
 from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
@@ -38,7 +38,7 @@ from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
 METHODS = "rs,linear,qrs,cubic,multi-qrs,path,multi-path,coherent"
 STILLS = ("rs", "qrs", "coherent", "rsa2")
 PUBLIC: tuple[LayoutName, ...] = ("carla", "fastec", "bsrsc")
-Rows = list[dict[str, Any]]
+WINDOW = 5  # frames that the paper corrects the middle one of
 
 PAGE = """# Results
 
@@ -60,16 +60,19 @@ def set_sequences(name: str, scenes: int, size: tuple[int, int], device: str) ->
     return index_data(prepare_set(name, scenes, size=size, device=device), "sim")[:scenes]
 
 
-def scored(title: str, sequences: Sequence[SequenceFiles], methods: str, flow: str, device: str, **more: Any) -> Rows:
+def scored(
+    title: str, sequences: Sequence[SequenceFiles], methods: str, flow: str, device: str, **more: Any
+) -> list[FrameScore]:
     plan = Plan(title, sequences, methods=methods.split(","), flow=flow, device=device, **more)
-    rows = mean_rows(evaluate(plan))
+    scores = evaluate(plan)
     print(f"{title}, {flow} flow, done", flush=True)
-    return rows
+    return scores
 
 
-def sets_section(rows: dict[str, Rows], images: Path, told: str) -> str:
+def sets_section(scores: dict[str, list[FrameScore]], images: Path, told: str) -> str:
     parts = ["\n## Simulated sets\n", f"{told} Truth at the middle row.\n"]
-    for flow, each in rows.items():
+    for flow, found in scores.items():
+        each = mean_rows(found)
         parts.append(f"Flow: `{flow}`.\n\n{format_rows(each, 'markdown')}\n")
         groups: dict[str, dict[str, float]] = {}
         for row in each:
@@ -77,7 +80,24 @@ def sets_section(rows: dict[str, Rows], images: Path, told: str) -> str:
         picture = images / f"results_{flow}.svg"
         picture.write_text(bar_chart("PSNR, dB", groups, caption=f"{flow} flow. {told}"), encoding="utf-8")
         parts.append(f"![PSNR of all methods on the simulated sets with {flow} flow](images/{picture.name})\n")
+        parts.append(
+            f"Of these, the frames in the middle of {WINDOW}, which is what the paper corrects a frame from "
+            f"(`qrsc evaluate --window {WINDOW}`); PSNR, and in brackets over pixels that the frame does not show:\n\n"
+            f"{windows_table(found)}\n"
+        )
     return "\n".join(parts)
+
+
+def windows_table(scores: Sequence[FrameScore]) -> str:
+    """A row for each method, a column for each set, of the frames in the middle of a window."""
+    inner = mean_rows([score for score in scores if score.frame in middles(FRAMES, WINDOW)])
+    sets, methods = (list(dict.fromkeys(row[key] for row in inner)) for key in ("set", "method"))
+    lines = [f"| method | {' | '.join(sets)} | mean |", "| --- |" + " ---: |" * (len(sets) + 1)]
+    for method in methods:
+        own = [(row["psnr"], row["psnr_unseen"]) for row in inner if row["method"] == method]
+        own.append((sum(psnr for psnr, _ in own) / len(own), sum(unseen for _, unseen in own) / len(own)))
+        lines.append(f"| {method} | {' | '.join(f'{psnr:.2f} ({unseen:.2f})' for psnr, unseen in own)} |")
+    return "\n".join(lines)
 
 
 def stills_section(sequences: dict[str, SequenceFiles], images: Path, methods: str, flow: str, device: str) -> str:
@@ -136,12 +156,12 @@ def real_section(real: Path, methods: str, flows: Sequence[str], device: str) ->
     ]
     instants: tuple[TruthInstant, ...] = ("first", "middle")
     for flow in flows:
-        rows: Rows = []
+        scores: list[FrameScore] = []
         for layout in PUBLIC:
             title = get_layout(layout).title
             if (real / title).is_dir():
-                rows += scored(title, index_data(real / title, layout), methods, flow, device, instants=instants)
-        parts.append(f"Flow: `{flow}`.\n\n{format_rows(rows, 'markdown', others=True)}\n")
+                scores += scored(title, index_data(real / title, layout), methods, flow, device, instants=instants)
+        parts.append(f"Flow: `{flow}`.\n\n{format_rows(mean_rows(scores), 'markdown', others=True)}\n")
     return "\n".join(parts)
 
 
@@ -160,11 +180,11 @@ def main() -> None:
     images = options.output.parent / "images"
     images.mkdir(parents=True, exist_ok=True)
 
-    rows: dict[str, Rows] = {flow: [] for flow in flows}
+    scores: dict[str, list[FrameScore]] = {flow: [] for flow in flows}
     for name in options.sets.split(","):
         sequences = set_sequences(name, options.scenes, (height, width), options.device)
         for flow in flows:
-            rows[flow] += scored(name, sequences, options.methods, flow, options.device)
+            scores[flow] += scored(name, sequences, options.methods, flow, options.device)
     told = (
         f"Scenes 0 to {options.scenes - 1} of {SCENES}" if options.scenes < SCENES else f"All {SCENES} scenes"
     ) + f" of each set, {FRAMES} frames of {options.size}."
@@ -176,7 +196,7 @@ def main() -> None:
         figures = measure(sets, options.scenes, (height, width), "middle", options.device, flows[0])
     first = {name: set_sequences(name, 1, (height, width), options.device)[0] for name in options.sets.split(",")}
     stills = stills_section(first, images, options.methods, flows[-1], options.device)
-    sections = [sets_section(rows, images, told), stills, orders_section(images, figures)]
+    sections = [sets_section(scores, images, told), stills, orders_section(images, figures)]
     real = os.environ.get("QRSC_REAL")
     if real:
         sections.append(real_section(Path(real), options.methods, flows, options.device))

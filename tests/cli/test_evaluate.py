@@ -76,6 +76,8 @@ def test_one_table_for_three_sets_at_both_instants(three_sets: Path) -> None:
         for method in ("rs", "linear")
     ]
     assert {"set", "method", "at", "frames", "psnr", "ssim"} <= set(rows[0])
+    rows = evaluated(three_sets, "--layout", "all", "--methods", "rs", "--window", 3)
+    assert [row["frames"] for row in rows] == [1, 1, 1]
     code, text = run("evaluate", three_sets, "--layout", "all", "--at", "both", "--methods", "rs", "--published")
     assert code == 0
     assert len([line for line in text.splitlines() if line.split()[:3] == ["BS-RSC", "middle", "rs"]]) == 1

@@ -183,6 +183,25 @@ def test_gaps_are_not_bridged(sim_set: Path, tmp_path: Path) -> None:
     assert scores[2].figures == unchanged[0]
 
 
+def test_windows_leave_out_the_ends_of_clips(sim_set: Path, tmp_path: Path) -> None:
+    whole = evaluate(plan(sim_set, resume=tmp_path / "record"))
+    # From the same record: figures of all frames are not those of some.
+    inner = evaluate(plan(sim_set, window=3, resume=tmp_path / "record", save_frames={"qrs": tmp_path / "qrs"}))
+    assert inner == [score for score in whole if score.frame in (1, 2)]
+    # Others need not have made the frames that nobody asks for.
+    folders = {"qrs": FrameFolder(tmp_path / "qrs")}
+    again = evaluate(plan(sim_set, methods=(), folders=folders, window=3))
+    assert [score.frame for score in again] == [1, 2, 1, 2]
+    with pytest.raises(FileNotFoundError, match=r"no frame for .*00000\.png"):
+        evaluate(plan(sim_set, methods=(), folders=folders))
+
+
+@pytest.mark.parametrize(("window", "message"), [(5, "middle of 5 consecutive"), (2, "1, 3, 5"), (0, "1, 3, 5")])
+def test_windows_that_fit_no_frame_are_refused(sim_set: Path, window: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluate(plan(sim_set, window=window))
+
+
 # --- methods of others ---
 
 

@@ -32,6 +32,7 @@ class Options:
     methods: str
     folders: Sequence[str]
     at: Literal["first", "middle", "both"]
+    window: int
     readout: Readout | None
     flow: str
     metrics: str
@@ -116,6 +117,7 @@ def _plan(root: Path, layout: str, options: Options, part: str | None) -> Plan:
         methods=methods,
         folders=folders,
         instants=instants,
+        window=options.window,
         metrics=[name for name in options.metrics.split(",") if name],
         flow=options.flow,
         device=options.device,

@@ -15,7 +15,7 @@ import torch
 from qrsc.data.dataset import ClipFiles, LoadedFrame, TruthInstant, load_frame, split_at_gaps
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.flows import SharedFlow, shared_flow
-from qrsc.evaluate.methods import FrameFolder, Method, load_method
+from qrsc.evaluate.methods import FrameFolder, Method, load_method, middles
 from qrsc.evaluate.record import Record, record_key
 from qrsc.evaluate.results import Result, frame_of
 from qrsc.evaluate.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures
@@ -39,6 +39,8 @@ class Plan:
         methods: names from `qrsc.evaluate.methods.METHODS`, or `module:function`.
         folders: frames that other programs have made, by the name they are to have in the table.
         instants: `first`, `middle`, or both; sequences without a truth there are passed over.
+        window: odd; a frame is scored if it is the middle one of so many frames of its clip. 5 is what the paper
+            corrects one frame from; 1 scores all, those at the ends of clips included.
         metrics: from `qrsc.evaluate.scores.METRICS`.
         flow: that all methods share; `truth` for the exact one of simulated sequences.
         device: where frames are corrected and measured.
@@ -53,6 +55,7 @@ class Plan:
     methods: Sequence[str] = ("rs", "linear", "qrs", "cubic", "multi-qrs")
     folders: Mapping[str, FrameFolder] = field(default_factory=dict)
     instants: Sequence[TruthInstant] = ("middle",)
+    window: int = 1
     metrics: Sequence[str] = DEFAULT_METRICS
     flow: str = "dis"
     device: torch.device | str = "cpu"
@@ -60,6 +63,10 @@ class Plan:
     flow_folder: Path | None = None
     save_frames: Mapping[str, Path] = field(default_factory=dict)
     resume: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.window < 1 or self.window % 2 == 0:
+            raise ValueError(f"a window with a frame in its middle has 1, 3, 5 ... frames; got {self.window!r}.")
 
     @property
     def pairs_at_a_time(self) -> int:
@@ -94,8 +101,10 @@ def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -
             record.add(key, found)
         scores += found
     if not scores:
+        where = "" if plan.window == 1 else f" and lies in the middle of {plan.window} consecutive ones"
         raise ValueError(
-            f"nothing to score: no frame of {plan.title} has a truth at {' or '.join(plan.instants)} row's instant."
+            f"nothing to score: no frame of {plan.title} has a truth at {' or '.join(plan.instants)} row's "
+            f"instant{where}."
         )
     return scores
 
@@ -131,10 +140,11 @@ def _score_clip(
         }
         for at in instants:
             for name, folder in plan.folders.items():
-                streams[at, name] = folder.frames(clip, at, plan.device)
-        for loaded in own:
+                streams[at, name] = folder.frames(clip, at, plan.device, plan.window)
+        scored = middles(len(clip.frames), plan.window)
+        for place, loaded in enumerate(own):
             results = {job: _next_result(job[1], stream, clip) for job, stream in streams.items()}
-            for at in loaded.truths:
+            for at in loaded.truths if place in scored else ():
                 mine = {name: result for (when, name), result in results.items() if when == at}
                 outstanding.append(measurer.submit(_measure, scorer, plan, clip, loaded, at, mine))
             flow.take_back(loaded)
@@ -199,5 +209,5 @@ def _next_result(name: str, stream: Iterator[Result], clip: ClipFiles) -> Result
 
 def _key(plan: Plan, sequence: SequenceFiles) -> str:
     folders = {name: str(folder.folder.resolve()) for name, folder in plan.folders.items()}
-    asked = [plan.title, list(plan.methods), folders, list(plan.instants), list(plan.metrics), plan.flow]
+    asked = [plan.title, list(plan.methods), folders, list(plan.instants), list(plan.metrics), plan.flow, plan.window]
     return record_key(sequence, asked)

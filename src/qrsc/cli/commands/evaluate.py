@@ -25,6 +25,9 @@ def evaluate(
         list[str] | None, typer.Option(metavar="NAME=DIR", help="Score frames that another program made; repeatable.")
     ] = None,
     at: Annotated[TruthOption, typer.Option(help="Instant of the truth.")] = "middle",
+    window: Annotated[
+        int, typer.Option(min=1, help="Score frames in the middle of so many: 5 as the paper does, 1 all.")
+    ] = 1,
     gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
     scan: Annotated[ScanOption | None, typer.Option(help="Scan direction, with --gamma.")] = None,
     flow: Annotated[
@@ -72,6 +75,7 @@ def evaluate(
         methods=methods,
         folders=method or [],
         at=at,
+        window=window,
         readout=given_readout(gamma, scan),
         flow=flow or default_flow(chosen),
         metrics=metrics,
