@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowPair
-from qrsc.fusion import AlignedFrames, CoherentFusion, default_fusion, mean_fusion
+from qrsc.fusion import AlignedFrames, default_fusion, mean_fusion
+from qrsc.fusion.lite import LiteNetwork
+from qrsc.fusion.neural import NetworkFusion
 from qrsc.motion import fit_trajectory
 from qrsc.pipeline import Corrector, MotionName
 from qrsc.pipeline import corrector as corrector_module
@@ -119,6 +121,7 @@ def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
 def test_without_a_name_the_fusion_is_what_suits_the_device() -> None:
     corrector = Corrector(Readout(0.5), flow=Told(1.0))
     corrector(torch.rand(3, 3, 48, 64, generator=torch.Generator().manual_seed(0)))
-    assert isinstance(corrector._fusion, CoherentFusion)
+    assert isinstance(corrector._fusion, NetworkFusion)
+    assert isinstance(corrector._fusion.network, LiteNetwork)
     assert corrector.interpolation == "bicubic"
-    assert (default_fusion(torch.device("cpu")), default_fusion(torch.device("cuda"))) == ("coherent", "rsa2")
+    assert (default_fusion(torch.device("cpu")), default_fusion(torch.device("cuda"))) == ("rsa2-lite", "rsa2")

@@ -118,7 +118,8 @@ def test_colours_do_not_shift(tmp_path: Path, matrix: int, full: int) -> None:
         tmp_path / "in.mkv",
         Recipe(frames, "ffv1", "yuv420p", options={}, colours=Colours(matrix, matrix, matrix, full)),
     )
-    corrected(source, tmp_path / "out.mkv", "--gamma", 0.5, "--codec", "ffv1")
+    # Coherent: rounding to a matrix and back leaves specks of one level, which the network would rather do without.
+    corrected(source, tmp_path / "out.mkv", "--gamma", 0.5, "--codec", "ffv1", "--fusion", "coherent")
     assert facts(tmp_path / "out.mkv").colours == facts(source).colours == (matrix, matrix, matrix, full)
     for old, new in zip(planes(source), planes(tmp_path / "out.mkv"), strict=True):
         for a, b in zip(old, new, strict=True):

@@ -11,7 +11,7 @@ from torch import Tensor
 from qrsc.learn.fusion_samples import FusionSamples
 from qrsc.warp import backward_warp
 
-TINY_LITE: dict[str, Any] = {"widths": (16, 16, 16), "depths": (1, 1, 1), "calm": False}
+TINY_LITE: dict[str, Any] = {"widths": (16, 16, 16), "depths": (1, 1, 1), "calm": False, "polish": 8, "polishes": 1}
 TINY_RSA2: dict[str, Any] = {
     "calm": False,
     "stem": 4,

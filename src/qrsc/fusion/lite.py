@@ -1,8 +1,8 @@
 """The light sibling of RSA^2-Net: 2-D and separable convolutions at a quarter of the frames' size.
 
-It starts as `mean_fusion` and learns three things for every frame: a shift that brings it closer, a small kernel that
-sharpens or smooths it, and how much it counts. Kernels add up to 1 and weights, too, so that colours cannot drift. What
-no frame shows cannot be made of them: for that a bounded colour can be added to the result.
+It starts as `mean_fusion` and learns for every frame a small kernel that sharpens or smooths it, and how much it
+counts. Kernels add up to 1 and weights, too, so that colours cannot drift. What comes of that is polished, see
+`qrsc.fusion.polish`: most of its operations are there.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from qrsc.fusion.coherent import restored, visible_detail
 from qrsc.fusion.encoder import start_at_zero
 from qrsc.fusion.heads import INVALID, Pictures
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
+from qrsc.fusion.polish import UNLIKE_SCALE, Polish
 from qrsc.fusion.rsa2 import FIELD_SCALE
-from qrsc.warp import backward_warp
 
 STRIDE = 4  # pixels of the frame a cell of the finest features
 # Unlike frames have weights down to e^-40 in the mean; what the network adds must be able to bring them back.
 LEAST_PRIOR = -2.0 * INVALID
-LARGEST_COLOUR = 0.25  # by which a colour of the network's own can change the result
 
 
 @dataclass(frozen=True)
@@ -37,15 +36,16 @@ class LiteOptions:
         kernel: side of the kernels.
         calm: for frames whose detail was weighed (see `qrsc.fusion.coherent.calmed`), which the paper does not do: look
             also at what was taken away, and say how much of it comes back.
-        colours: add colours of its own to the result. Not by default: in trainings of 200 to 250 steps a narrow network
-            was 0.02 dB behind with them on held-out samples, and 0.25 dB on eight to be learned by heart.
+        polish, polishes: channels of the convolutions that look at the result, and pairs of them; 0 channels leave it
+            as it is.
     """
 
-    widths: tuple[int, int, int] = (64, 96, 128)
-    depths: tuple[int, int, int] = (2, 2, 4)
+    widths: tuple[int, int, int] = (48, 64, 96)
+    depths: tuple[int, int, int] = (1, 1, 2)
     kernel: int = 3
     calm: bool = True
-    colours: bool = False
+    polish: int = 40
+    polishes: int = 5
 
 
 class LiteNetwork(nn.Module):
@@ -67,14 +67,13 @@ class LiteNetwork(nn.Module):
         self.from_middle = nn.Conv2d(middle, fine, 1)
         self.up_fine = Blocks(fine, options.depths[0])
         self.finish = nn.Conv2d(fine, fine, 3, padding=1)
-        self.head = nn.Conv2d(fine, (taps + 1) * STRIDE**2 + 2 + 2 * options.calm, 1)
+        self.head = nn.Conv2d(fine, (taps + 1) * STRIDE**2 + 2 * options.calm, 1)
         # PyTorch's own first weights everywhere else: features of a tenth. With features of 1, as RSA^2-Net has them, a
-        # step changes shifts and kernels by ten times as much: on eight samples to be learned by heart, +0.3 dB after
-        # 200 steps in place of +3.2.
+        # step changes kernels by ten times as much: on eight samples to be learned by heart, +0.3 dB after 200 steps in
+        # place of +3.2.
         start_at_zero(self.head)
-        if options.colours:
-            self.colour = nn.Conv2d(2 * fine, 3 * STRIDE**2, 1)
-            start_at_zero(self.colour)
+        if options.polish:
+            self.polish = Polish(calm=options.calm, around=2 * fine, width=options.polish, pairs=options.polishes)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
         """One frame `[B, 3, H, W]` from several whose sides are multiples of 16.
@@ -84,30 +83,34 @@ class LiteNetwork(nn.Module):
             mean: `[B, 1, 3, 1, 1]` from `input_mean`, of the whole frames when these are tiles of them.
         """
         frames = aligned.frames
+        mean = self.input_mean(aligned) if mean is None else mean
         disagreement = CALM_DISAGREEMENT if self.options.calm else DISAGREEMENT
         valid = aligned.valid.to(frames)
         pictures = Pictures(frames, valid, aligned.time_distance, aligned.centre, disagreement)
         prior = pictures.prior().clamp_min(LEAST_PRIOR)  # [B, T, 1, H, W]
         features = self._features(self._inputs(aligned, pictures, prior, mean), aligned.centre, frames.shape[1])
         features = F.relu(self.finish(features))
-        kernels, scores, shifts, gates = self._read(features)
+        kernels, scores, gates = self._read(features)
         if self.options.calm:
             frames = restored(aligned, gates.to(frames.dtype).reshape(*frames.shape[:2], *gates.shape[1:]))
-        moved = backward_warp(frames.flatten(0, 1), shifts.to(frames.dtype)).image
-        filtered = filter_pictures(moved, kernels).reshape(frames.shape)
+        filtered = filter_pictures(frames.flatten(0, 1), kernels).reshape(frames.shape)
         weight = torch.softmax(prior + scores.to(prior.dtype).reshape(prior.shape), 1)
         fused = (weight * filtered).sum(1)
-        return fused + self._colours(features, aligned.centre, frames.shape[1]) if self.options.colours else fused
+        if not self.options.polish:
+            return fused
+        each = features.reshape(*frames.shape[:2], *features.shape[1:])
+        around = torch.cat([each.mean(1), each[:, aligned.centre]], 1)
+        polished: Tensor = self.polish(fused, aligned, filtered, weight, mean[:, 0], around)
+        return polished
 
     def input_mean(self, aligned: AlignedFrames) -> Tensor:
         """The mean of every colour over frames and pixels, which the network does not get to see."""
         return aligned.frames.mean((1, 3, 4), keepdim=True)
 
-    def _inputs(self, aligned: AlignedFrames, pictures: Pictures, prior: Tensor, mean: Tensor | None) -> Tensor:
+    def _inputs(self, aligned: AlignedFrames, pictures: Pictures, prior: Tensor, mean: Tensor) -> Tensor:
         """`[B T, C, H / 4, W / 4]`: what has detail pixel by pixel, what is smooth by its mean."""
         frames = aligned.frames
-        mean = self.input_mean(aligned) if mean is None else mean
-        unlike = 4.0 * (frames - frames[:, aligned.centre, None])  # small wherever it matters
+        unlike = UNLIKE_SCALE * (frames - frames[:, aligned.centre, None])
         parts = [frames - mean, unlike, pictures.valid]
         if self.options.calm:
             parts.append(visible_detail(aligned))
@@ -124,19 +127,14 @@ class LiteNetwork(nn.Module):
         result: Tensor = self.up_fine(fine + _doubled(self.from_middle(middle)), centre, count)
         return result
 
-    def _read(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Kernels `[B T, K K, H, W]`, scores `[B T, 1, H, W]`, shifts in pixels and gates `[B T, 2, H, W]` each."""
+    def _read(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Kernels `[B T, K K, H, W]`, scores `[B T, 1, H, W]` and gates `[B T, 2, H, W]`, of calm frames."""
         found = self.head(features).float()
-        smooth = 2 + 2 * self.options.calm
-        enlarged = F.interpolate(found[:, -smooth:], scale_factor=float(STRIDE), mode="bilinear", align_corners=False)
-        dense = F.pixel_shuffle(found[:, :-smooth], STRIDE)
-        return dense[:, :-1], dense[:, -1:], STRIDE * enlarged[:, :2], enlarged[:, 2:]
-
-    def _colours(self, features: Tensor, centre: int, count: int) -> Tensor:
-        """What is added to the result, `[B, 3, H, W]`."""
-        each = features.reshape(-1, count, *features.shape[1:])
-        found = self.colour(torch.cat([each.mean(1), each[:, centre]], 1)).float()
-        return LARGEST_COLOUR * torch.tanh(F.pixel_shuffle(found, STRIDE))
+        dense, smooth = found.split([found.shape[1] - 2 * self.options.calm, 2 * self.options.calm], 1)
+        dense = F.pixel_shuffle(dense, STRIDE)
+        if self.options.calm:
+            smooth = F.interpolate(smooth, scale_factor=float(STRIDE), mode="bilinear", align_corners=False)
+        return dense[:, :-1], dense[:, -1:], smooth
 
 
 class Blocks(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,11 @@ class NetworkFusion:
         self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
 
-    @torch.no_grad()
     def __call__(self, aligned: AlignedFrames) -> Warped:
-        """`[B, 3, H, W]` in [0, 1], and where any of the frames shows the pixel, `[B, 1, H, W]` bool."""
+        """`[B, 3, H, W]` in [0, 1], and where any of the frames shows the pixel, `[B, 1, H, W]` bool.
+
+        Gradients reach the frames and fields, if they are asked for, and never the weights.
+        """
         frames = aligned.frames
         if frames.device != self._device:
             self._device = frames.device
@@ -93,8 +95,6 @@ class NetworkFusion:
 
     def _calmed(self, aligned: AlignedFrames) -> AlignedFrames:
         """What `calmed` makes of the frames, recorded apart from the network: it sees the whole picture, no tiles."""
-        if self._graphs is None or not aligned.frames.is_cuda:
-            return calmed(aligned)
 
         def run(frames: Tensor, valid: Tensor, time_distance: Tensor) -> Tensor:
             made = calmed(replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
@@ -102,19 +102,17 @@ class NetworkFusion:
             return torch.stack([made.frames, made.detail])
 
         inputs = (aligned.frames, aligned.valid, aligned.time_distance)
-        frames, detail = self._graphs(run, ("calmed", aligned.centre), *inputs)
+        frames, detail = self._run(run, ("calmed", aligned.centre), *inputs)
         return replace(aligned, frames=frames, detail=detail)
 
     def _anchored(self, fused: Tensor, aligned: AlignedFrames) -> Tensor:
         """What `anchored` makes of the result, recorded as `_calmed` is."""
-        if self._graphs is None or not fused.is_cuda:
-            return anchored(fused, aligned)
 
         def run(fused: Tensor, frames: Tensor, valid: Tensor, time_distance: Tensor) -> Tensor:
             return anchored(fused, replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
 
         inputs = (fused, aligned.frames, aligned.valid, aligned.time_distance)
-        return self._graphs(run, ("anchored", aligned.centre), *inputs)
+        return self._run(run, ("anchored", aligned.centre), *inputs)
 
     def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
         """What the network makes of frames it can take, `[B, 3, H, W]`."""
@@ -130,10 +128,15 @@ class NetworkFusion:
                 fused: Tensor = self._forward(AlignedFrames(**given, centre=aligned.centre), mean)
             return fused.float()
 
-        if self._graphs is None or not mean.is_cuda:
-            return run(mean, *inputs.values())
         places = tuple(weights.data_ptr() for weights in self.network.parameters())
-        return self._graphs(run, (aligned.centre, places, names), mean, *inputs.values())
+        return self._run(run, (aligned.centre, places, names), mean, *inputs.values())
+
+    def _run(self, work: Callable[..., Tensor], key: Hashable, *inputs: Tensor) -> Tensor:
+        """What the work makes of the inputs, recorded and replayed on a CUDA device unless a gradient is asked for."""
+        wanted = torch.is_grad_enabled() and any(value.requires_grad for value in inputs)
+        if self._graphs is None or wanted or not inputs[0].is_cuda:
+            return work(*inputs)
+        return self._graphs(work, key, *inputs)
 
     def _in_tiles(self, aligned: AlignedFrames, mean: Tensor, tile: int) -> Tensor:
         height, width = aligned.frames.shape[-2:]

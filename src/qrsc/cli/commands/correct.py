@@ -92,7 +92,7 @@ def correct(
     motion: MotionGiven = "path",
     fusion: Annotated[
         FusionOption | None,
-        typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent*, rsa2-lite or rsa2 (* on a GPU)."),
+        typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite* or rsa2 (* on a GPU)."),
     ] = None,
     flow: FlowGiven = None,
     warp: Annotated[
