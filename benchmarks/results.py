@@ -36,7 +36,7 @@ from qrsc.media.pictures import above, beside, labelled
 from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
 
 METHODS = "rs,linear,qrs,cubic,multi-qrs,path,multi-path,coherent"
-STILLS = ("rs", "qrs", "coherent", "rsa2")
+STILLS = ("rs", "qrs", "rsa2-lite", "rsa2")
 PUBLIC: tuple[LayoutName, ...] = ("carla", "fastec", "bsrsc")
 WINDOW = 5  # frames that the paper corrects the middle one of
 
@@ -48,8 +48,8 @@ PSNR is taken on [0, 1] rounded to 8 bits, SSIM with an 11×11 Gaussian window o
 column says otherwise. Every table names the instant that was asked for. Methods: `rs` is the input unchanged; `linear`,
 `qrs` and `cubic` correct each frame from its own motion of order 1, 2 and 3; `multi-qrs` averages in the neighbouring
 frames, corrected to the same instant; `path` and `multi-path` do the same with the camera's path
-([motion.md](motion.md)); `coherent`, the default, fuses the frames of `path` and keeps the detail that they agree on;
-`rsa2` and `rsa2-lite` fuse them by a network ([fusion.md](fusion.md)). How well the readout is found:
+([motion.md](motion.md)); `coherent` fuses the frames of `path` and keeps the detail that they agree on; `rsa2`, the
+default on a GPU, and `rsa2-lite`, on a CPU, fuse them by a network ([fusion.md](fusion.md)). How well the readout is found:
 [calibration.md](calibration.md). Accuracy of the flows by themselves: [flow.md](flow.md).
 {sections}
 """
