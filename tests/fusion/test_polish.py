@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.fusion.coherent import calmed
@@ -33,6 +34,17 @@ def test_any_number_of_frames_on_either_side(count: int, centre: int) -> None:
     fused, result = polished(polish, count, centre)
     assert result.shape == fused.shape
     assert float((result - fused).detach().abs().mean()) > 0.01
+
+
+def test_it_adds_at_most_half_of_the_range_around() -> None:
+    polish = Polish(calm=True, around=5, width=8, pairs=1)
+    randomise(polish, 3.0)
+    fused, result = polished(polish, count=1, centre=0)
+    around = F.unfold(F.pad(fused, (1, 1, 1, 1), mode="replicate"), 3).reshape(3, 9, 16, 24)
+    most = 0.5 * (around.amax(1) - around.amin(1))
+    added = (result - fused)[0].detach().abs()
+    assert float((added - most).max()) < 1e-6
+    assert float((added > 0.99 * most).float().mean()) > 0.5, "the limit is reached"
 
 
 def test_it_tells_the_frames_before_from_those_after() -> None:

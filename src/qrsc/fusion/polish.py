@@ -20,7 +20,8 @@ STRIDE = 2  # pixels of the frame a cell of the convolutions
 AROUND = 2  # their cells a cell of the features that say what is around
 # Differences between frames are small wherever they matter.
 UNLIKE_SCALE = 4.0
-# Of the range that the result or a frame has within 3 x 3 pixels, how much can be added: nothing where all are plain.
+# Of the range that the result or the centre frame has within 3 x 3 pixels, how much can be added: nothing where both are
+# plain.
 LARGEST = 0.5
 CHANNELS = 14  # of what is seen of a result; one more of calmed frames
 
@@ -64,7 +65,7 @@ class Polish(nn.Module):
         for first, second in zip(self.first, self.second, strict=True):
             features = features + second(F.relu(first(features)))
         missing = F.pixel_shuffle(self.leave(features), STRIDE).to(fused.dtype)
-        most = LARGEST * _ranges(torch.cat([fused[:, None], frames], 1)).amax(1)
+        most = LARGEST * torch.maximum(_range(fused), _range(frames[:, aligned.centre]))
         return fused + torch.minimum(torch.maximum(missing, -most), most)
 
     def _seen(self, fused: Tensor, aligned: AlignedFrames, frames: Tensor, weight: Tensor, mean: Tensor) -> Tensor:
@@ -80,8 +81,6 @@ class Polish(nn.Module):
         return torch.cat(parts, 1)
 
 
-def _ranges(pictures: Tensor) -> Tensor:
-    """Of pictures `[B, N, 3, H, W]`, the range of every colour within 3 x 3 pixels."""
-    flat = pictures.flatten(0, 1)
-    highest, lowest = F.max_pool2d(flat, 3, 1, 1), -F.max_pool2d(-flat, 3, 1, 1)
-    return (highest - lowest).reshape(pictures.shape)
+def _range(picture: Tensor) -> Tensor:
+    """The range of every colour of `[B, 3, H, W]` within 3 x 3 pixels."""
+    return F.max_pool2d(picture, 3, 1, 1) + F.max_pool2d(-picture, 3, 1, 1)
