@@ -49,8 +49,8 @@ column says otherwise. Every table names the instant that was asked for. Methods
 `qrs` and `cubic` correct each frame from its own motion of order 1, 2 and 3; `multi-qrs` averages in the neighbouring
 frames, corrected to the same instant; `path` and `multi-path` do the same with the camera's path
 ([motion.md](motion.md)); `coherent` fuses the frames of `path` and keeps the detail that they agree on; `rsa2`, the
-default on a GPU, and `rsa2-lite`, on a CPU, fuse them by a network ([fusion.md](fusion.md)). How well the readout is found:
-[calibration.md](calibration.md). Accuracy of the flows by themselves: [flow.md](flow.md).
+default on a GPU, and `rsa2-lite`, on a CPU, fuse them by a network ([fusion.md](fusion.md)). How well the readout is
+found: [calibration.md](calibration.md). Accuracy of the flows by themselves: [flow.md](flow.md).
 {sections}
 """
 

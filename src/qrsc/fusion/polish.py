@@ -20,8 +20,8 @@ STRIDE = 2  # pixels of the frame a cell of the convolutions
 AROUND = 2  # their cells a cell of the features that say what is around
 # Differences between frames are small wherever they matter.
 UNLIKE_SCALE = 4.0
-# Of the range that the result or the centre frame has within 3 x 3 pixels, how much can be added: nothing where both are
-# plain.
+# Of the range that the result or the centre frame has within 3 x 3 pixels, how much can be added: nothing where both
+# are plain.
 LARGEST = 0.5
 CHANNELS = 14  # of what is seen of a result; one more of calmed frames
 
