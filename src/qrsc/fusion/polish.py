@@ -83,4 +83,12 @@ class Polish(nn.Module):
 
 def _range(picture: Tensor) -> Tensor:
     """The range of every colour of `[B, 3, H, W]` within 3 x 3 pixels."""
-    return F.max_pool2d(picture, 3, 1, 1) + F.max_pool2d(-picture, 3, 1, 1)
+    highest = lowest = F.pad(picture, (1, 1, 1, 1), mode="replicate")
+    # Along columns, then along rows: less than a tenth of the time of `max_pool2d` on a CPU.
+    for dim in (-2, -1):
+        size = highest.shape[dim] - 2
+        first, middle, last = (highest.narrow(dim, start, size) for start in range(3))
+        highest = torch.maximum(torch.maximum(first, middle), last)
+        first, middle, last = (lowest.narrow(dim, start, size) for start in range(3))
+        lowest = torch.minimum(torch.minimum(first, middle), last)
+    return highest - lowest
