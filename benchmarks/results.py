@@ -27,9 +27,9 @@ from qrsc.data.dataset import TruthInstant, index_data, load_frame, split_at_gap
 from qrsc.data.layouts import LayoutName, SequenceFiles, get_layout
 from qrsc.evaluate.charts import bar_chart
 from qrsc.evaluate.flows import shared_flow
-from qrsc.evaluate.methods import load_method, middles
+from qrsc.evaluate.methods import load_method
 from qrsc.evaluate.metrics import psnr
-from qrsc.evaluate.run import Plan, evaluate
+from qrsc.evaluate.run import Plan, evaluate, middles
 from qrsc.evaluate.scores import FrameScore, mean_rows
 from qrsc.evaluate.tables import format_rows
 from qrsc.media.pictures import above, beside, labelled

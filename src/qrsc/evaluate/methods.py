@@ -122,16 +122,10 @@ class FrameFolder:
 
     folder: Path
 
-    def frames(
-        self, clip: ClipFiles, at: TruthInstant, device: torch.device | str | None = None, window: int = 1
-    ) -> Iterator[Tensor]:
-        """One frame `[3, H, W]` for each of a clip.
-
-        For those without a truth, and those that are not the middle one of a window, nobody asks: they are empty.
-        """
-        wanted = middles(len(clip.frames), window)
-        for place, files in enumerate(clip.frames):
-            if at in files.files and place in wanted:
+    def frames(self, clip: ClipFiles, at: TruthInstant, device: torch.device | str | None = None) -> Iterator[Tensor]:
+        """One frame `[3, H, W]` for each of a clip; for those without a truth, which nobody asks for, an empty one."""
+        for files in clip.frames:
+            if at in files.files:
                 named = [files.files["rolling"], files.files[at]]
                 yield read_frame(self._find(clip, at, named), device=device).frame
             else:
@@ -148,11 +142,6 @@ class FrameFolder:
             f"{self.folder} has no frame for {named[0]}: {tried[0]} was looked for, likewise "
             f"{(places[1] / names[1]).with_suffix('.png')} and names like that of the truth, {named[1].name}."
         )
-
-
-def middles(frames: int, window: int) -> range:
-    """Which of a clip's frames are the middle one of so many of its frames; `window` is odd."""
-    return range(window // 2, frames - window // 2)
 
 
 def parse_folder(text: str) -> tuple[str, FrameFolder]:

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import tee
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import torch
 from qrsc.data.dataset import ClipFiles, LoadedFrame, TruthInstant, load_frame, split_at_gaps
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.flows import SharedFlow, shared_flow
-from qrsc.evaluate.methods import FrameFolder, Method, load_method, middles
+from qrsc.evaluate.methods import FrameFolder, Method, load_method
 from qrsc.evaluate.record import Record, record_key
 from qrsc.evaluate.results import Result, frame_of
 from qrsc.evaluate.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures
@@ -97,7 +97,7 @@ def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -
         else:
             found = []
             for clip in split_at_gaps(sequence):
-                found += _score_clip(clip, plan, methods, flow, measures, advance)
+                found += _score_clip(_judged(clip, plan.window), plan, methods, flow, measures, advance)
             record.add(key, found)
         scores += found
     if not scores:
@@ -107,6 +107,21 @@ def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -
             f"instant{where}."
         )
     return scores
+
+
+def middles(frames: int, window: int) -> range:
+    """Which of a clip's frames are the middle one of so many of its frames; `window` is odd."""
+    return range(window // 2, frames - window // 2)
+
+
+def _judged(clip: ClipFiles, window: int) -> ClipFiles:
+    """The clip with truths for the middle frames of a window alone: the others serve as neighbours."""
+    judged = middles(len(clip.frames), window)
+    frames = [
+        files if place in judged else replace(files, files={"rolling": files.files["rolling"]})
+        for place, files in enumerate(clip.frames)
+    ]
+    return replace(clip, frames=tuple(frames))
 
 
 def _score_clip(
@@ -140,11 +155,10 @@ def _score_clip(
         }
         for at in instants:
             for name, folder in plan.folders.items():
-                streams[at, name] = folder.frames(clip, at, plan.device, plan.window)
-        scored = middles(len(clip.frames), plan.window)
-        for place, loaded in enumerate(own):
+                streams[at, name] = folder.frames(clip, at, plan.device)
+        for loaded in own:
             results = {job: _next_result(job[1], stream, clip) for job, stream in streams.items()}
-            for at in loaded.truths if place in scored else ():
+            for at in loaded.truths:
                 mine = {name: result for (when, name), result in results.items() if when == at}
                 outstanding.append(measurer.submit(_measure, scorer, plan, clip, loaded, at, mine))
             flow.take_back(loaded)

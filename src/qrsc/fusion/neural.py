@@ -102,7 +102,10 @@ class NetworkFusion:
             return torch.stack([made.frames, made.detail])
 
         inputs = (aligned.frames, aligned.valid, aligned.time_distance)
-        frames, detail = self._run(run, ("calmed", aligned.centre), *inputs)
+        graphs = self._recorder(*inputs)
+        if graphs is None:
+            return calmed(aligned)  # as it is: a stack would be a copy for nothing
+        frames, detail = graphs(run, ("calmed", aligned.centre), *inputs)
         return replace(aligned, frames=frames, detail=detail)
 
     def _anchored(self, fused: Tensor, aligned: AlignedFrames) -> Tensor:
@@ -132,11 +135,14 @@ class NetworkFusion:
         return self._run(run, (aligned.centre, places, names), mean, *inputs.values())
 
     def _run(self, work: Callable[..., Tensor], key: Hashable, *inputs: Tensor) -> Tensor:
-        """What the work makes of the inputs, recorded and replayed on a CUDA device unless a gradient is asked for."""
+        """What the work makes of the inputs, recorded and replayed where it can be."""
+        graphs = self._recorder(*inputs)
+        return work(*inputs) if graphs is None else graphs(work, key, *inputs)
+
+    def _recorder(self, *inputs: Tensor) -> Graphs | None:
+        """Where work on these inputs is recorded: on a CUDA device, unless a gradient is asked for."""
         wanted = torch.is_grad_enabled() and any(value.requires_grad for value in inputs)
-        if self._graphs is None or wanted or not inputs[0].is_cuda:
-            return work(*inputs)
-        return self._graphs(work, key, *inputs)
+        return None if wanted or not inputs[0].is_cuda else self._graphs
 
     def _in_tiles(self, aligned: AlignedFrames, mean: Tensor, tile: int) -> Tensor:
         height, width = aligned.frames.shape[-2:]

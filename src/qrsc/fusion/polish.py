@@ -8,6 +8,8 @@ network gained 0.37 dB; behind RSA^2-Net, which works on pixels itself, they lea
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -83,12 +85,15 @@ class Polish(nn.Module):
 
 def _range(picture: Tensor) -> Tensor:
     """The range of every colour of `[B, 3, H, W]` within 3 x 3 pixels."""
-    highest = lowest = F.pad(picture, (1, 1, 1, 1), mode="replicate")
+    padded = F.pad(picture, (1, 1, 1, 1), mode="replicate")
+    return _extreme(padded, torch.maximum) - _extreme(padded, torch.minimum)
+
+
+def _extreme(padded: Tensor, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The largest or the smallest value within 3 x 3 pixels, from a picture with a rim of one pixel."""
     # Along columns, then along rows: less than a tenth of the time of `max_pool2d` on a CPU.
     for dim in (-2, -1):
-        size = highest.shape[dim] - 2
-        first, middle, last = (highest.narrow(dim, start, size) for start in range(3))
-        highest = torch.maximum(torch.maximum(first, middle), last)
-        first, middle, last = (lowest.narrow(dim, start, size) for start in range(3))
-        lowest = torch.minimum(torch.minimum(first, middle), last)
-    return highest - lowest
+        size = padded.shape[dim] - 2
+        first, middle, last = (padded.narrow(dim, start, size) for start in range(3))
+        padded = of(of(first, middle), last)
+    return padded
