@@ -120,7 +120,7 @@ def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(ValueError, match="unknown flow 'raft'; choose one of dis, dis-fast, dis-ultrafast"):
         load_flow("raft")
     with pytest.raises(ValueError, match="choose one of ultrafast, fast, medium"):
-        DisFlow("slow")  # type: ignore[arg-type]
+        DisFlow("slow")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_the_flow_that_is_used_where_none_is_asked_for() -> None:

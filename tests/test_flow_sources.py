@@ -64,9 +64,9 @@ def torchvision(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     def raft_small(*, weights: str | None) -> nn.Module:
         seen["weights"] = weights
         seen["network"] = TorchvisionStandIn()
-        return seen["network"]  # type: ignore[return-value]
+        return seen["network"]  # type: ignore[return-value]  # the stand-in that was made
 
-    module.raft_small = raft_small  # type: ignore[attr-defined]
+    module.raft_small = raft_small  # type: ignore[attr-defined]  # modules take any attribute
     for name in ("torchvision", "torchvision.models"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, "torchvision.models.optical_flow", module)
@@ -103,7 +103,7 @@ def test_ptlflow_gets_frames_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -
         return network
 
     module = ModuleType("ptlflow")
-    module.get_model = get_model  # type: ignore[attr-defined]
+    module.get_model = get_model  # type: ignore[attr-defined]  # modules take any attribute
     monkeypatch.setitem(sys.modules, "ptlflow", module)
     first, second = frames()
     flows = load_flow("ptlflow:gma@things")(first, second)
@@ -141,7 +141,7 @@ def test_weights_that_cannot_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None
     def get_model(name: str, checkpoint: str | None) -> nn.Module:
         raise URLError("no route to host")
 
-    module.get_model = get_model  # type: ignore[attr-defined]
+    module.get_model = get_model  # type: ignore[attr-defined]  # modules take any attribute
     monkeypatch.setitem(sys.modules, "ptlflow", module)
     with pytest.raises(ValueError, match=r"weights of ptlflow:gma could not be downloaded \(no route to host\)"):
         load_flow("ptlflow:gma@things")(*frames())

@@ -349,7 +349,7 @@ def test_two_flows_are_fitted_at_once_as_by_the_regression(
     at_once = motion._fit_two(flows, Readout(0.8), order, confidences, regularisation)
     assert at_once is not None
     monkeypatch.setattr(motion, "_fit_two", lambda *_: None)
-    expected = motion.fit_trajectory(flows, Readout(0.8), **settings)  # type: ignore[arg-type]
+    expected = motion.fit_trajectory(flows, Readout(0.8), **settings)  # type: ignore[arg-type]  # settings by name
     assert_close(at_once.velocity, expected.velocity)
     if order == 2:
         assert at_once.acceleration is not None

@@ -71,12 +71,12 @@ def test_percent_out_of_range(percent: float) -> None:
 
 
 def test_unknown_words_list_the_known_ones() -> None:
-    sideways: Scan = "sideways"  # type: ignore[assignment]
+    sideways: Scan = "sideways"  # type: ignore[assignment]  # wrong on purpose
     for call in (lambda: Readout(0.5, sideways), lambda: parse_scan("sideways")):
         with pytest.raises(ValueError, match="'sideways'; choose one of top-down, bottom-up, left-right, right-left"):
             call()
     with pytest.raises(ValueError, match="choose one of first, middle, last"):
-        Readout(0.5).instant("centre")  # type: ignore[arg-type]
+        Readout(0.5).instant("centre")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="offset must be a finite time"):
         Readout(0.5, offset=float("nan"))
     assert [parse_scan(scan) for scan in SCANS] == list(SCANS)

@@ -96,7 +96,7 @@ def test_a_slope_is_read_between_pixels() -> None:
     ramp = (2.0 * pixel_grid(6, 8, dtype=torch.float64)[0] + 1.0)[None]
     # Keys' cubic with a = -0.75 meets a straight line only at whole and half coordinates.
     for interpolation, x in (("bilinear", 3.25), ("bilinear", 3.5), ("bicubic", 3.5), ("bicubic", 3.0)):
-        value = sample(ramp, translation(x, 2.5, 1, 1, torch.float64), interpolation).image  # type: ignore[arg-type]
+        value = sample(ramp, translation(x, 2.5, 1, 1, torch.float64), interpolation).image  # type: ignore[arg-type]  # a name from a parameter
         assert value.item() == pytest.approx(2.0 * x + 1.0, abs=1e-12)
 
 
@@ -418,9 +418,9 @@ def test_a_translation_is_corrected_alike_by_every_method() -> None:
 def test_wrong_arguments_say_what_was_expected() -> None:
     image, field = rand(3, 4, 4), torch.zeros(2, 4, 4)
     with pytest.raises(ValueError, match="choose one of bilinear, bicubic"):
-        sample(image, field, "nearest")  # type: ignore[arg-type]
+        sample(image, field, "nearest")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="choose one of invert, splat, negate"):
-        apply_correction(image, field, "inverse")  # type: ignore[arg-type]
+        apply_correction(image, field, "inverse")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match=r"field must be \[\.\.\., 2, H, W\].*got \(3, 4, 4\)"):
         backward_warp(image, image)
     with pytest.raises(ValueError, match=r"same leading dimensions; got \(1, 3, 4, 4\) and \(2, 4, 4\)"):

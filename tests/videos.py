@@ -92,7 +92,7 @@ def make_video(path: Path, recipe: Recipe) -> Path:
         subtitle: Any = container.add_mux_stream(recipe.subtitles) if recipe.subtitles else None
         container.metadata.update(recipe.metadata)
         if recipe.chapters:
-            container.set_chapters(recipe.chapters)  # type: ignore[arg-type]
+            container.set_chapters(recipe.chapters)  # type: ignore[arg-type]  # PyAV's stubs
         for frame, stamp in zip(recipe.frames, stamps, strict=True):
             picture: Any = reformatted(frame_of(frame, layout, colours), format=recipe.pixel_format)
             picture.pts, picture.time_base = stamp, TIME_BASE

@@ -179,4 +179,4 @@ def test_real_samples_in_one_table(real_data: Path) -> None:
         ("BS-RSC", "middle"): 18.56,
     }
     for key, value in figures.items():
-        assert value == pytest.approx(expected[key], abs=0.006)  # type: ignore[index]
+        assert value == pytest.approx(expected[key], abs=0.006)  # type: ignore[index]  # a row of JSON

@@ -103,7 +103,7 @@ def test_wrong_folders_and_sizes_are_told(tmp_path: Path) -> None:
     with pytest.raises(MediaError, match=r"001_global_middle\.png is 17x12, but its rolling-shutter frame is 16x12"):
         load_frame(sequence.frames[1], ("middle",))
     with pytest.raises(ValueError, match="first and middle, not at 'last'"):
-        Dataset([sequence], at="last")  # type: ignore[arg-type]
+        Dataset([sequence], at="last")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_check_reports_gaps_sizes_and_damage(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_acc_takes_the_frames_that_accelerate(tmp_path: Path) -> None:
     write_sequence(tmp_path / "test" / "scene", "bsrsc", frames, get_layout("bsrsc").readout or Readout(0.0))
     sequences = index_sequences(tmp_path, "bsrsc")
     flow = uniform_flow({2: 1.5 * THRESHOLD, 3: 0.5 * THRESHOLD})
-    measured = list(measure_accelerations(sequences, flow=flow))  # type: ignore[arg-type]
+    measured = list(measure_accelerations(sequences, flow=flow))  # type: ignore[arg-type]  # a stand-in
     assert [(each.number, round(each.mean, 3)) for each in measured] == [(1, 0.0), (2, 6.0), (3, 2.0), (4, 0.0)]
 
     written = tmp_path / "list.txt"
@@ -162,7 +162,7 @@ def test_acc_takes_the_frames_that_accelerate(tmp_path: Path) -> None:
 def test_a_frame_at_an_end_or_beside_a_gap_has_no_acceleration(tmp_path: Path) -> None:
     write_clip(tmp_path, "bsrsc", [0, 1, 2, 4, 5])
     flow = uniform_flow({})
-    measured = list(measure_accelerations(index_sequences(tmp_path, "bsrsc"), flow=flow))  # type: ignore[arg-type]
+    measured = list(measure_accelerations(index_sequences(tmp_path, "bsrsc"), flow=flow))  # type: ignore[arg-type]  # a stand-in
     assert [each.number for each in measured] == [1]
 
 

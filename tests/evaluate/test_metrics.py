@@ -16,7 +16,7 @@ def pair(*shape: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(3)
     coarse = torch.rand(*shape[:-2], 6, 6, generator=generator).reshape(-1, 3, 6, 6)
     smooth = torch.nn.functional.interpolate(coarse, shape[-2:], mode="bilinear").reshape(shape)
-    return tuple((smooth + 0.05 * torch.randn(shape, generator=generator)).clamp(0, 1) for _ in range(2))  # type: ignore[return-value]
+    return tuple((smooth + 0.05 * torch.randn(shape, generator=generator)).clamp(0, 1) for _ in range(2))  # type: ignore[return-value]  # two of them
 
 
 def test_psnr_by_hand() -> None:

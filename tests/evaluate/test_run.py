@@ -28,7 +28,7 @@ from qrsc.timing import Readout, Scan
 
 def plan(root: Path, **changes: object) -> Plan:
     settings: dict[str, object] = {"methods": ("rs", "qrs"), "metrics": ("psnr",)}
-    return Plan(root.name, index_data(root, "sim"), **(settings | changes))  # type: ignore[arg-type]
+    return Plan(root.name, index_data(root, "sim"), **(settings | changes))  # type: ignore[arg-type]  # settings by name
 
 
 def test_figures_are_those_of_the_corrector(sim_set: Path) -> None:
@@ -265,7 +265,7 @@ def test_windows_repeat_the_ends(length: int, window: int) -> None:
         return frames[window // 2]
 
     result = list(windowed(correct, window)(clip, Readout(1.0), 0.5))
-    assert torch.equal(torch.stack(result), clip)  # type: ignore[arg-type]
+    assert torch.equal(torch.stack(result), clip)  # type: ignore[arg-type]  # tensors, not results
     first = -(window // 2)
     assert seen == [[min(max(k + first + j, 0), length - 1) for j in range(window)] for k in range(length)]
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from qrsc import reference_fusion
 from qrsc.fusion.convolutions import FramesConv, FramesEnlarge, Subnet, each_frame, fast, fast_forms, join_channels
-from qrsc.fusion.rsa2 import Rsa2Network
+from qrsc.fusion.rsa2 import Rsa2Network, Rsa2Options
 
 from .samples import SMALL, aligned_frames, randomise
 
@@ -48,8 +48,8 @@ def test_pixels_of_a_cell_at_once_are_a_transposed_convolution(width: int, outpu
 
 
 @pytest.mark.parametrize(("options", "count"), [(SMALL, 3), (replace(SMALL, validity=False, prior=False), 2)])
-def test_the_network_in_the_forms_for_a_gpu_is_its_twin(options: object, count: int) -> None:
-    network = Rsa2Network(options).double()  # type: ignore[arg-type]
+def test_the_network_in_the_forms_for_a_gpu_is_its_twin(options: Rsa2Options, count: int) -> None:
+    network = Rsa2Network(options).double()
     randomise(network)
     aligned = aligned_frames(count, (16, 32), dtype=torch.float64)
     with torch.no_grad(), fast_forms(True):

@@ -110,9 +110,9 @@ def test_the_switches_change_what_is_built_and_all_can_be_trained() -> None:
         assert not without
         assert all(bool(p.grad.isfinite().all()) for p in network.parameters() if p.grad is not None)
     with pytest.raises(ValueError, match="choose one of transformer, unet"):
-        Rsa2Options(encoder="resnet")  # type: ignore[arg-type]
+        Rsa2Options(encoder="resnet")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="choose one of true, unit, none"):
-        Rsa2Options(time_grid="false")  # type: ignore[arg-type]
+        Rsa2Options(time_grid="false")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_time_weights_prefer_the_nearest_frame() -> None:

@@ -43,7 +43,7 @@ if __name__ == "__main__":
         found = largest_differences(dtype, taps, dilation, to_frames)
         if max(found) > most:
             raise SystemExit(f"{dtype}, {taps} x {taps} taps, dilation {dilation}: {found} is more than {most}")
-        print(dtype, taps, dilation, *(f"{value:.1e}" for value in found))  # noqa: T201
+        print(dtype, taps, dilation, *(f"{value:.1e}" for value in found))  # noqa: T201  # a script's output
     for channels in (1, 4):
         found = largest_differences(torch.float32, 3, 1, False, channels)
         if max(found) > 1e-5:
@@ -53,4 +53,4 @@ if __name__ == "__main__":
         difference = float((attend_windows(qkv) - attend(qkv)).abs().max())
         if difference > 1e-5:
             raise SystemExit(f"windows of {tokens}, {heads} heads of {channels}: {difference}")
-        print("windows", tokens, heads, channels, f"{difference:.1e}")  # noqa: T201
+        print("windows", tokens, heads, channels, f"{difference:.1e}")  # noqa: T201  # a script's output

@@ -94,7 +94,7 @@ def test_the_perceptual_loss_says_what_is_missing(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ValueError, match="choose laplacian or census in its place"):
         load_term("perceptual")
     with pytest.raises(ValueError, match=", ".join(TERMS)):
-        load_term("style")  # type: ignore[arg-type]
+        load_term("style")  # type: ignore[arg-type]  # wrong on purpose
 
 
 class GivenFlow:
@@ -159,7 +159,7 @@ def test_alignment_of_other_orders_and_of_none() -> None:
     assert bool(nothing.valid.all())
     assert float(nothing.time_distance[0, 0].min()) > 0.5
     with pytest.raises(ValueError, match="choose one of path, quadratic, linear, none"):
-        Alignment(frames, flows, readout, motion="cubic")  # type: ignore[arg-type]
+        Alignment(frames, flows, readout, motion="cubic")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="5 frames have flows between neighbours, one less; got 3"):
         Alignment(frames, flows[:3], readout)
 

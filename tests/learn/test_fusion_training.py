@@ -76,7 +76,7 @@ def test_the_full_network_trains_in_the_papers_way(tmp_path: Path) -> None:
     options = replace(options, steps=3, batch=2, crop=(32, 32), pool=8)
     network = train_fusion(tmp_path, ToySamples(scenes=2), options, progress_bar=False)
     assert load_state(tmp_path).step == 3
-    assert network.options.prior is False  # type: ignore[union-attr]
+    assert network.options.prior is False  # type: ignore[union-attr]  # an rsa2 network
 
 
 def test_networks_for_calmed_frames_are_trained_on_such(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_failure_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_video(tmp_path / "a.mp4", frames(), 25)  # type: ignore[arg-type]
+        write_video(tmp_path / "a.mp4", frames(), 25)  # type: ignore[arg-type]  # wrong on purpose
     assert list(tmp_path.iterdir()) == []
 
 

@@ -107,6 +107,6 @@ def test_refusals(world: World) -> None:
     with pytest.raises(ValueError, match="no camera was given"):
         next(render_clip(world.scene, Readout(0.5), 1, truth=["camera"]))
     with pytest.raises(ValueError, match=r"unknown truth speed; choose from flows"):
-        next(render_clip(world.scene, Readout(0.5), 1, truth=["speed"]))  # type: ignore[list-item]
+        next(render_clip(world.scene, Readout(0.5), 1, truth=["speed"]))  # type: ignore[list-item]  # wrong on purpose
     with pytest.raises(ValueError, match="at least one frame"):
         next(render_clip(world.scene, Readout(0.5), 0))

@@ -47,7 +47,7 @@ def adacof(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilatio
 def has_triton() -> bool:
     """Whether Triton's kernels can be used."""
     try:
-        import triton  # noqa: F401
+        import triton  # noqa: F401  # asks whether it is there
     except ImportError:
         return False
     return torch.cuda.is_available()

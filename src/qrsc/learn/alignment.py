@@ -142,6 +142,6 @@ def clip_flows(frames: Tensor, flow: FlowEstimator) -> list[ConfidentFlows]:
     back_sure = joined([each.backward_confidence for each in found])
     result = []
     for there, back, own, other in zip(forward, backward, sure, back_sure, strict=True):
-        assert there is not None and back is not None  # every estimator gives flows  # noqa: PT018
+        assert there is not None and back is not None  # every estimator gives flows  # noqa: PT018  # one fact of two
         result.append(ConfidentFlows(FlowPair(there, back), own, other))
     return result

@@ -248,7 +248,7 @@ class Corrector:
         for moment in (previous, newest):
             if moment.searched is None:
                 moment.searched = resized_picture(moment.frame, reduced_size(size, self.scale))
-        assert previous.searched is not None and newest.searched is not None  # set right above  # noqa: PT018
+        assert previous.searched is not None and newest.searched is not None  # set right above  # noqa: PT018  # one fact of two
         if self._flow is None:
             self._flow = load_flow(default_flow(newest.frame.device))
         if self._fusion_by_device:

@@ -101,7 +101,7 @@ def carried_on(
         onward: the flow from there to the frame beyond.
         far: of that frame, quadratic.
     """
-    assert near.acceleration is not None and far.acceleration is not None  # they are quadratic  # noqa: PT018
+    assert near.acceleration is not None and far.acceleration is not None  # they are quadratic  # noqa: PT018  # one fact of two
     there = (onward.confidence * near.confidence) * near.acceleration
     beyond = backward_warp(far.acceleration, onward.flow).image
     energy = (there * near.acceleration).sum((1, 2, 3), keepdim=True)

@@ -251,7 +251,7 @@ def test_worlds_of_a_set_move_as_its_scenes_do(monkeypatch: pytest.MonkeyPatch) 
 
 
 def plan_of(settings: dict[str, object], **more: float) -> training.TrainingPlan:
-    return training_plan(Manifest(Path("study.toml"), (), (), training=settings), **more)  # type: ignore[arg-type]
+    return training_plan(Manifest(Path("study.toml"), (), (), training=settings), **more)  # type: ignore[arg-type]  # settings by name
 
 
 def test_training_is_described_by_the_manifest() -> None:
