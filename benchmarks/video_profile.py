@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.cli.choose import choose_preset
+from qrsc.cli.choose import choose_preset, choose_threads
 from qrsc.cli.correct import Job, correct_clip
 from qrsc.flow.dis import Grey, search
 from qrsc.media.clip import probe
@@ -80,7 +80,16 @@ def end_to_end(clip: Path, folder: Path) -> tuple[float, dict[str, float]]:
     output = folder / "out.mp4"
     info = probe(clip)
     started = time.perf_counter()
-    job = Job(clip, output, info, choose_encoding(output, info, quick=True), torch.device("cpu"), overwrite=True)
+    device = torch.device("cpu")
+    job = Job(
+        clip,
+        output,
+        info,
+        choose_encoding(output, info, quick=True),
+        device,
+        overwrite=True,
+        threads=choose_threads(device),
+    )
     summary = correct_clip(job, corrector, progress="none", say=lambda _: None)
     seconds = (time.perf_counter() - started) / summary.frames
     return seconds, {work: spent / summary.frames for work, spent in corrector.seconds.spent.items()}

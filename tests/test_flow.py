@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,6 +10,8 @@ from torch import Tensor
 import qrsc.flow.dis
 from qrsc.flow import FLOWS, DisFlow, FlowPair, load_flow
 from qrsc.flow import default_flow as DEFAULT_FLOW
+from qrsc.flow.dis import grey_pictures, search
+from qrsc.threads import at_most_threads
 
 
 def texture(height: int, width: int, seed: int = 0) -> Tensor:
@@ -70,6 +74,31 @@ def test_a_started_search_leaves_no_trace_in_the_next() -> None:
     alone = DisFlow()(*near)
     assert torch.equal(together.forward[1:], alone.forward)
     assert torch.equal(together.backward[1:], alone.backward)
+
+
+def test_both_ways_at_once_are_what_one_after_the_other_gives() -> None:
+    first, second = shifted_pair(3, -2, 72, 96)
+    a, b = (grey_pictures(frame)[0] for frame in (first, second))
+    with at_most_threads(1):
+        forward, backward = DisFlow()(first, second)
+        there, back = search("medium", a, b), search("medium", b, a)
+    assert torch.equal(forward[0], torch.from_numpy(there).permute(2, 0, 1))
+    assert torch.equal(backward[0], torch.from_numpy(back).permute(2, 0, 1))
+
+
+def test_an_error_of_the_way_back_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = qrsc.flow.dis.search
+    calls = []
+
+    def second_fails(*given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise RuntimeError("out of memory")
+        return whole(*given)
+
+    monkeypatch.setattr(qrsc.flow.dis, "search", second_fails)
+    with at_most_threads(1), pytest.raises(RuntimeError, match="out of memory"):
+        DisFlow()(*shifted_pair(3, -2, 72, 96))
 
 
 def test_each_pair_of_a_batch_is_its_own() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.colours import grey
@@ -68,6 +69,36 @@ def test_gradients_are_finite_where_no_frame_is_valid() -> None:
     fused = mean_fusion(aligned(frames, torch.zeros(3, 1, 2, 2, dtype=torch.bool), rand(3, 1, 2, 2)))
     (gradient,) = torch.autograd.grad(fused.image.sum(), frames)
     assert torch.equal(gradient, torch.tensor([0.0, 1.0, 0.0]).reshape(3, 1, 1, 1).expand(3, 3, 2, 2))
+
+
+@pytest.mark.parametrize("grid", [(12, 16), (24, 32), (11, 13)])
+def test_weights_on_the_grid_of_the_fields_are_those_of_pixels(grid: tuple[int, int]) -> None:
+    smooth = F.interpolate(rand(3, 3, 6, 8), size=(48, 64), mode="bilinear", align_corners=True)
+    valid = torch.ones(3, 1, 48, 64, dtype=torch.bool)
+    valid[0, :, :5] = False
+    valid[1, ..., -7:] = False
+    valid[:, :, -3:, :4] = False
+    distance = torch.linspace(0.0, 0.8, 48).reshape(1, 1, 48, 1).expand(3, 1, 48, 64) + torch.arange(3).reshape(
+        3, 1, 1, 1
+    )
+    frames = aligned(smooth[1:2] + 0.05 * smooth, valid, distance)
+    exact, coarse = mean_fusion(frames), mean_fusion(replace(frames, correction_fields=torch.zeros(1, 3, 2, *grid)))
+    assert torch.equal(coarse.valid, exact.valid)
+    torch.testing.assert_close(coarse.image, exact.image, atol=2e-3, rtol=0)
+    assert torch.equal(coarse.image[..., -3:, :4], frames.frames[:, 1, :, -3:, :4])
+
+
+def test_coarse_weights_leave_no_ghost_either() -> None:
+    centre = rand(1, 3, 48, 64).expand(3, 3, 48, 64)
+    frames = centre.clone()
+    frames[0, :, 16:32, 20:40] = 1.0 - frames[0, :, 16:32, 20:40].round()
+    everywhere = torch.ones(3, 1, 48, 64, dtype=torch.bool)
+    given = replace(
+        aligned(frames, everywhere, torch.full((3, 1, 48, 64), 0.2)), correction_fields=torch.zeros(1, 3, 2, 12, 16)
+    )
+    fused = mean_fusion(given)
+    assert float((fused.image - centre[:1])[..., 20:28, 24:36].abs().max()) < 1e-3
+    torch.testing.assert_close(fused.image[..., 50:], centre[:1, ..., 50:])
 
 
 def test_fusions_by_name() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from qrsc import sampling, settling
+from qrsc import opencv, settling
 from qrsc.inverse import _settle_together, fixed_point_inverse
 from qrsc.settling import settle
 from qrsc.warp import (
@@ -150,15 +150,15 @@ def test_opencv_reads_what_torch_reads(size: tuple[int, int], pictures: int, see
     assert torch.equal(by_opencv.valid, by_torch.valid)
     assert_close(by_opencv.image, by_torch.image.detach(), 2e-5)
     exact = sample(image.double(), position.double()).image
-    if sampling.remap_is_exact():
+    if opencv.remap_is_exact():
         assert_close(by_opencv.image, exact.float(), 2e-6)
 
 
 def test_an_opencv_that_rounds_coordinates_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     image, field = rand(1, 3, 8, 9), rand(1, 2, 8, 9, seed=1)
     expected = backward_warp(image, field).image
-    monkeypatch.setattr(sampling, "remap_is_exact", lambda: False)
-    monkeypatch.setattr(sampling, "_remapped", None)
+    monkeypatch.setattr(opencv, "remap_is_exact", lambda: False)
+    monkeypatch.setattr(opencv, "remapped", None)
     assert_close(backward_warp(image, field).image, expected, 1e-5)
 
 

@@ -145,6 +145,11 @@ class PathOfFrame:
         return self.readout.row_times(*self.size, dtype=knots.dtype, device=knots.device)
 
     @cached_property
+    def _grid(self) -> Tensor:
+        knots = self.path.knots
+        return centred(pixel_grid(*self.size, dtype=knots.dtype, device=knots.device), self.size)
+
+    @cached_property
     def _first(self) -> Tensor:
         return self.path.states(self._exposed, self.time)
 
@@ -158,9 +163,8 @@ class PathOfFrame:
             `[B, 2, H, W]`.
         """
         change = self.path.states(self._exposed + time, self.time) - self._first
-        grid = centred(pixel_grid(*self.size, dtype=change.dtype, device=change.device), self.size)
-        moved = self._moved(grid, change)
-        return self._moved(grid + moved / self.size[1], change)  # half of the way, in half widths
+        moved = self._moved(self._grid, change)
+        return self._moved(self._grid + moved / self.size[1], change)  # half of the way, in half widths
 
     def _moved(self, points: Tensor, change: Tensor) -> Tensor:
         """The displacement `[B, 2, H, W]` of points `[..., 2, H, W]` by a change of state `[B, 4, h, w]`."""
@@ -283,7 +287,11 @@ class _Fit:
         held[: self.knots], held[-1] = number * KNOT_DOUBT, number * BULGE_DOUBT
         self.holding = torch.diag(held)
         every = torch.arange(unknowns, device=self.shift.device)
-        self.index = [torch.cat([every[start : start + most], every[self.knots :]]) for start in starts]
+        # [L, 4 m + 2 G + 1], which of the unknowns the factors belong to.
+        self.index = torch.stack([torch.cat([every[start : start + most], every[self.knots :]]) for start in starts])
+        # Where products of factors, and behind them those with the measurements, have their place in all equations.
+        among = F.pad(self.index, (0, 1), value=unknowns)
+        self.places = (among.unsqueeze(-1) * (unknowns + 1) + among.unsqueeze(-2)).flatten()
 
     def solved(self, weights: Tensor, stiffness: Tensor, bulge: Tensor, bulged: Tensor) -> Tensor:
         """The unknowns `[B, U]` of least squares, in float64.
@@ -299,12 +307,13 @@ class _Fit:
         rooted[..., : self.bulging.shape[-1]].addcmul_(bulge.float().reshape(-1, 1, 1), self.bulging)
         rooted *= weights.sqrt().repeat_interleave(2, -1).unsqueeze(-1)
         products = (rooted.transpose(-1, -2) @ rooted).double()  # [L, B, 4 m + 2 G + 2, 4 m + 2 G + 2]
-        matrix = stiffness.reshape(-1, 1, 1) * self.bending + self.holding
-        right = torch.zeros_like(matrix[..., 0])
-        right[:, -1] = -self.holding[-1, -1] * bulge  # the whole bulge is pulled towards 0, not its change
-        for number, index in enumerate(self.index):
-            matrix[:, index.unsqueeze(-1), index] += products[number, :, :-1, :-1]
-            right[:, index] += products[number, :, :-1, -1]
+        unknowns = len(self.holding)
+        sums = products.new_zeros(products.shape[1], (unknowns + 1) ** 2)
+        sums.index_add_(1, self.places, products.transpose(0, 1).flatten(1))
+        sums = sums.reshape(-1, unknowns + 1, unknowns + 1)
+        matrix = sums[:, :-1, :-1] + stiffness.reshape(-1, 1, 1) * self.bending + self.holding
+        right = sums[:, :-1, -1].clone()
+        right[:, -1] -= self.holding[-1, -1] * bulge  # the whole bulge is pulled towards 0, not its change
         solution: Tensor = torch.linalg.solve(matrix, right)
         return solution
 
@@ -317,7 +326,7 @@ class _Fit:
 
         Also what a bulge of 1 adds to the displacements, `[L, B, 2 P]`.
         """
-        near = torch.stack([solution[:, index[:-1]] for index in self.index]).float()  # [L, B, 4 m + 2 G]
+        near = solution[:, self.index[:, :-1]].transpose(0, 1).float()  # [L, B, 4 m + 2 G]
         bulged = (self.bulging @ near[..., : self.bulging.shape[-1], None]).squeeze(-1)
         gap = self.shift - (self.factors @ near.unsqueeze(-1)).squeeze(-1) - bulge.float().unsqueeze(-1) * bulged
         distance = torch.hypot(gap[..., 0::2], gap[..., 1::2])

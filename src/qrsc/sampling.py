@@ -8,22 +8,16 @@ Convention
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc import opencv
+
 Interpolation = Literal["bilinear", "bicubic"]
 INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
-
-Plane = npt.NDArray[np.float32]
-
-# OpenCV counts rows and columns of what it samples in 16 bits.
-REMAP_LIMIT = 32767
 
 
 class Warped(NamedTuple):
@@ -66,8 +60,23 @@ def sample(image: Tensor, position: Tensor, interpolation: Interpolation = "bili
         )
     height, width = image.shape[-2:]
     x, y = position.unbind(-3)  # [..., h, w]
-    valid = (x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5)
-    return Warped(read_anywhere(image, x, y, interpolation), valid.unsqueeze(-3))
+    return Warped(read_anywhere(image, x, y, interpolation), inside(x, y, height, width).unsqueeze(-3))
+
+
+def inside(x: Tensor, y: Tensor, height: int, width: int) -> Tensor:
+    """Whether coordinates lie in a frame, bool of their shape; no NaN does."""
+    x, y = x.detach(), y.detach()
+    if opencv.takes(x, y):  # numpy compares in a fifth of the time
+        across, down = x.numpy(), y.numpy()
+        return torch.from_numpy((across >= -0.5) & (across <= width - 0.5) & (down >= -0.5) & (down <= height - 0.5))
+    return (x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5)
+
+
+def enlarged(picture: Tensor, size: tuple[int, int]) -> Tensor:
+    """A picture `[B, C, H, W]` at a larger size `(h, w)`, bilinearly; its corners stay where they are."""
+    if opencv.takes(picture):
+        return opencv.enlarged(picture, size)
+    return F.interpolate(picture, size=size, mode="bilinear", align_corners=False)
 
 
 def read_anywhere(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolation = "bilinear") -> Tensor:
@@ -80,8 +89,8 @@ def read_anywhere(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolat
 
 def read_inside(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolation) -> Tensor:
     """A picture `[..., C, H, W]` at coordinates `[..., h, w]` inside it: `[..., C, h, w]`."""
-    if interpolation == "bilinear" and _remappable(image, x, y):
-        return _remapped(image, x, y)
+    if interpolation == "bilinear" and opencv.remaps(image, x, y):
+        return opencv.remapped(image, x, y)
     # A rim of repeated edge pixels keeps every tap inside the picture, so that zero padding is never seen.
     rim = 1 if interpolation == "bilinear" else 2
     height, width = image.shape[-2:]
@@ -91,48 +100,6 @@ def read_inside(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolatio
     grid = torch.stack([grid_x, grid_y], dim=-1).reshape(-1, *x.shape[-2:], 2)
     sampled = F.grid_sample(flat, grid, mode=interpolation, padding_mode="zeros", align_corners=False)
     return sampled.reshape(*image.shape[:-2], *x.shape[-2:])
-
-
-def _remappable(image: Tensor, x: Tensor, y: Tensor) -> bool:
-    """Whether OpenCV can read the picture: on a CPU, in single precision, and with nobody asking for a gradient."""
-    if torch.compiler.is_compiling() or image.device.type != "cpu" or x.device.type != "cpu":
-        return False
-    if torch.is_grad_enabled() and (image.requires_grad or x.requires_grad or y.requires_grad):
-        return False
-    single = image.dtype == x.dtype == torch.float32
-    return single and x.numel() > 0 and max(image.shape[-2:] + x.shape[-2:]) < REMAP_LIMIT and remap_is_exact()
-
-
-def _remapped(image: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """`read_inside` by OpenCV, plane by plane.
-
-    On 640x480 it takes less than half the time of `grid_sample`, and is exact to 1e-7 where that is to 5e-5 because its
-    coordinates pass through [-1, 1].
-    """
-    pictures = image.detach().reshape(-1, *image.shape[-3:]).contiguous()
-    across, down = (part.detach().reshape(-1, *x.shape[-2:]).contiguous().numpy() for part in (x, y))
-    result = image.new_empty(*image.shape[:-2], *x.shape[-2:])
-    for picture, out, map_x, map_y in zip(pictures, result.reshape(-1, *result.shape[-3:]), across, down, strict=True):
-        for plane, target in zip(picture.numpy(), out.numpy(), strict=True):
-            remap_plane(plane, map_x, map_y, target)
-    return result
-
-
-def remap_plane(plane: Plane, x: Plane, y: Plane, target: Plane) -> None:
-    """Read a plane `[H, W]` at coordinates `[h, w]` into `target` `[h, w]`, by OpenCV; all of them contiguous."""
-    import cv2
-
-    cv2.remap(plane, x, y, cv2.INTER_LINEAR, target, cv2.BORDER_REPLICATE)
-
-
-@lru_cache(1)
-def remap_is_exact() -> bool:
-    """Whether this OpenCV interpolates at the very coordinates: before version 5 it rounded them to 1/32 pixel."""
-    import cv2
-
-    ramp = np.tile(np.arange(64, dtype=np.float32), (64, 1))
-    asked = ramp * np.float32(0.97) + np.float32(0.01)
-    return bool(np.abs(cv2.remap(ramp, asked, ramp.T.copy(), cv2.INTER_LINEAR) - asked).max() < 1e-4)
 
 
 def check_field(field: Tensor, name: str) -> None:

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.sampling import REMAP_LIMIT, Plane, remap_is_exact, remap_plane
+from qrsc.opencv import REMAP_LIMIT, Plane, remap_is_exact, remap_plane
 
 Numbers = npt.NDArray[np.int64]
 

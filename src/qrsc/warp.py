@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from qrsc.inverse import fixed_point_inverse
-from qrsc.sampling import INTERPOLATIONS, Interpolation, Warped, check_field, pixel_grid, sample
+from qrsc.sampling import INTERPOLATIONS, Interpolation, Warped, check_field, enlarged, inside, pixel_grid, sample
 
 # The two rooms below this one are its own: others import their functions from here.
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "apply_correction",
     "backward_warp",
     "coverage",
+    "enlarged",
     "fixed_point_inverse",
     "invert_field",
     "jacobian",
@@ -93,10 +94,10 @@ def invert_field(field: Tensor, steps: int = 8) -> InvertedField:
     inverse, residual = fixed_point_inverse(field, steps)
     height, width = field.shape[-2:]
     x, y = (pixel_grid(height, width, dtype=field.dtype, device=field.device) + inverse.detach()).chunk(2, -3)
-    inside = (x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5)
+    shown = inside(x, y, height, width)
     # Where the field folds over there are several sources, and which of them is in front is a guess.
     single = (jacobian(inverse.detach()) > 0) & (coverage(field.detach()) < MAX_COVERAGE)
-    return InvertedField(inverse, inside & (residual < MAX_RESIDUAL) & single)
+    return InvertedField(inverse, shown & (residual < MAX_RESIDUAL) & single)
 
 
 def jacobian(field: Tensor) -> Tensor:
@@ -185,8 +186,8 @@ def apply_correction(
         return backward_warp(frame, -correction_field, interpolation)
     if method == "invert":
         inverse, invertible = invert_field(correction_field)
-        warped, inside = backward_warp(frame, inverse, interpolation)
-        return Warped(warped, inside & invertible)
+        warped, shown = backward_warp(frame, inverse, interpolation)
+        return Warped(warped, shown & invertible)
     raise ValueError(f"unknown warp {method!r}; choose one of {', '.join(WARP_METHODS)}.")
 
 

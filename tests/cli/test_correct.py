@@ -147,6 +147,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         def stream(self, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
             for frame, _ in frames:
                 asked["device"] = frame.device.type
+                asked["threads"] = torch.get_num_threads()
                 yield Corrected(frame, frame[:1] >= 0, frame[:2])
 
     monkeypatch.setattr(qrsc.pipeline, "Corrector", Recorder)
@@ -169,8 +170,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("--gamma 0.5 --warp splat --frames 3 --flow dis-fast", {"warp": "splat", "frames": 3, "flow": "dis-fast"}),
         ("--gamma 0.5 --device cpu", {"device": "cpu"}),
         ("--gamma 0.5", {"strength": 1.0, "border": "fill", "unsure": "linear", "scale": 1.0, "field_scale": 0.5}),
-        ("--gamma 0.5 --fast", {"fusion": "none", "flow": "dis", "field_scale": 0.25}),
-        ("--gamma 0.5 --fast --fusion mean", {"fusion": "mean", "flow": "dis", "field_scale": 0.25}),
+        ("--gamma 0.5 --fast", {"fusion": "mean", "flow": "dis", "field_scale": 0.25}),
+        ("--gamma 0.5 --fast --fusion none", {"fusion": "none", "flow": "dis", "field_scale": 0.25}),
         ("--gamma 0.5 --best", {"fusion": None, "flow": "raft-rs-full+dis", "field_scale": 1.0}),
         ("--gamma 0.5 --strength 0.5 --scale 0.5", {"strength": 0.5, "scale": 0.5}),
         ("--gamma 0.5 --border repeat --unsure input", {"border": "repeat", "unsure": "input"}),
@@ -184,6 +185,25 @@ def test_options_reach_the_corrector(
     code, output = invoke("correct", clip, "-o", tmp_path / "out", *options.split())
     assert code == 0, output
     assert {name: asked[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "threads"), [("--fast", 2), ("--fast --fusion rsa2-lite", 4), ("--fast --flow raft-rs", 4), ("", 4)]
+)
+def test_a_search_leaves_half_of_the_threads_to_the_correction(
+    clip: Path, tmp_path: Path, asked: dict[str, Any], options: str, threads: int
+) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        code, output = invoke(
+            "correct", clip, "-o", tmp_path / "out", "--gamma", 0.5, "--device", "cpu", *options.split()
+        )
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert code == 0, output
+    assert (asked["threads"], after) == (threads, 4)
 
 
 def test_choices_are_those_of_the_library() -> None:

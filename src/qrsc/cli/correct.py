@@ -15,6 +15,7 @@ from torch import Tensor
 from qrsc.cli.beside import side_by_side
 from qrsc.cli.choose import Say, choose_device
 from qrsc.cli.clips import FolderSource, Picture, SourceFrame, Target, VideoSource, open_source, open_target
+from qrsc.cli.memory import keep_freed_memory
 from qrsc.cli.options import BorderOption, ProgressOption
 from qrsc.cli.progress import reporting
 from qrsc.cli.summary import Summary
@@ -22,6 +23,7 @@ from qrsc.media.clip import ClipInfo
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.orientation import degrees
 from qrsc.pipeline import Corrected, Corrector, Seconds
+from qrsc.threads import at_most_threads
 
 __all__ = ["Job", "choose_device", "correct_clip"]
 
@@ -43,6 +45,7 @@ class Job:
         fps: of a video made from a folder.
         start, end: the part of a video, in seconds.
         overwrite: replace what is there.
+        threads: that one operation may use at most; None leaves it to the libraries.
     """
 
     source: Path
@@ -57,11 +60,14 @@ class Job:
     start: float | None = None
     end: float | None = None
     overwrite: bool = False
+    threads: int | None = None
 
 
 def correct_clip(job: Job, corrector: Corrector, *, progress: ProgressOption = "auto", say: Say) -> Summary:
     """Corrects a clip; `say` hears what a user should know before it is done."""
     with ExitStack() as stack:
+        if job.threads is not None:
+            stack.enter_context(at_most_threads(job.threads))
         source, left_out = stack.enter_context(
             open_source(
                 job.source,
@@ -73,6 +79,7 @@ def correct_clip(job: Job, corrector: Corrector, *, progress: ProgressOption = "
                 end=job.end,
             )
         )
+        keep_freed_memory(source.size)
         for track in left_out:
             say(f"left out: {track}, which {job.output.suffix} files cannot hold")
         if job.encoding is not None and job.encoding.container == "avi":

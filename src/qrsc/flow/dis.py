@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -43,19 +44,13 @@ class DisFlow:
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
         check_pair(first, second)
-        greys = list(zip(grey_pictures(first), grey_pictures(second), strict=True))
         height, width = first.shape[-2:]
-
-        def stack(flows: list[Flow]) -> Tensor:
-            stacked = torch.from_numpy(np.stack(flows)).permute(0, 3, 1, 2)
-            return stacked[..., :height, :width].to(first).contiguous()
-
-        forward, backward = [], []
-        for a, b in greys:
-            shift = _dominant_shift(a, b)
-            forward.append(_found(self.preset, a, b, shift))
-            backward.append(_found(self.preset, b, a, -shift))
-        return FlowPair(stack(forward), stack(backward))
+        flows = np.empty((2, len(first), 2, height, width), np.float32)
+        for number, (a, b) in enumerate(zip(grey_pictures(first), grey_pictures(second), strict=True)):
+            for target, flow in zip(flows[:, number], _both_ways(self.preset, a, b), strict=True):
+                target[:] = flow[:height, :width].transpose(2, 0, 1)
+        forward, backward = torch.from_numpy(flows).to(first)
+        return FlowPair(forward, backward)
 
 
 def grey_pictures(frames: Tensor) -> Grey:
@@ -87,6 +82,18 @@ def search(preset: Preset, first: Grey, second: Grey, start: Flow | None = None)
     fresh: Any = cv2.DISOpticalFlow.create(getattr(cv2, f"DISOPTICAL_FLOW_PRESET_{preset.upper()}"))
     flow: Flow = fresh.calc(first, second, None if start is None else np.array(start, dtype=np.float32, order="C"))
     return flow
+
+
+def _both_ways(preset: Preset, first: Grey, second: Grey) -> tuple[Flow, Flow]:
+    """The flows there and back; at the same time if OpenCV has no more than one thread for a search."""
+    import cv2
+
+    shift = _dominant_shift(first, second)
+    if cv2.getNumThreads() > 1:
+        return _found(preset, first, second, shift), _found(preset, second, first, -shift)
+    with ThreadPoolExecutor(1) as another:
+        back = another.submit(_found, preset, second, first, -shift)
+        return _found(preset, first, second, shift), back.result()
 
 
 def _found(preset: Preset, first: Grey, second: Grey, shift: Flow) -> Flow:

@@ -16,7 +16,7 @@ from qrsc.path import CameraPath, fit_path, path_equations
 from qrsc.pipeline import MOTION_ORDERS, REGULARISATION
 from qrsc.pipeline.moments import Moment
 from qrsc.pipeline.paths import carried_on, trajectory_along
-from qrsc.pipeline.warping import warped_frame
+from qrsc.pipeline.warping import warped_frames
 from qrsc.timing import Readout
 from qrsc.warp import Interpolation, Warped
 
@@ -97,7 +97,8 @@ class Alignment:
         trajectory = self._trajectory(index)
         correction = correction_field(trajectory, self.readout, instant)
         moment = Moment(frame, float(index), float(index), (0.0, 1.0))
-        return warped_frame(moment, trajectory.valid, correction, "invert", self.interpolation), correction
+        [warped] = warped_frames([moment], [trajectory.valid], [correction], "invert", self.interpolation)
+        return warped, correction
 
     def _trajectory(self, index: int) -> Trajectory:
         """How the pixels of a frame move, found once."""

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc import opencv
 from qrsc.media.errors import MediaError
 
 if TYPE_CHECKING:
@@ -181,8 +182,9 @@ def rgb_of(frame: av.VideoFrame, colours: Colours) -> Tensor:
     shifts = torch.stack([red, green, blue]).sub_(black / scale)  # [3, h, w], what is to be added to luma
     if layout.across > 1 or layout.down > 1:
         height, width = luma.shape
-        shifts = F.interpolate(shifts[None], scale_factor=(layout.down, layout.across), mode="nearest")[0]
-        shifts = shifts[:, :height, :width]
+        # Twice as quick by numpy as by `F.interpolate`.
+        wide = shifts.numpy().repeat(layout.across, 2).repeat(layout.down, 1)
+        shifts = torch.from_numpy(wide)[:, :height, :width]
     return torch.add(shifts, luma, alpha=1.0 / scale)
 
 
@@ -263,6 +265,9 @@ def _averaged(values: Tensor, layout: Layout) -> Tensor:
     if layout.across == layout.down == 1:
         return values
     kernel = (layout.down, layout.across)
+    height, width = values.shape
+    if height % layout.down == width % layout.across == 0 and opencv.takes(values):
+        return opencv.block_means(values[None, None], (height // layout.down, width // layout.across))[0, 0]
     return F.avg_pool2d(values[None, None], kernel, kernel, ceil_mode=True, count_include_pad=False)[0, 0]
 
 

@@ -28,7 +28,7 @@ from qrsc.pipeline.moments import Moment, check_frame, further_flows, limits_of,
 from qrsc.pipeline.paths import PATH_REACH, measure_path, motion_of_frame
 from qrsc.pipeline.results import Corrected, Seconds, TimedFrame, unchanged
 from qrsc.pipeline.scenes import repeats, scene_changes
-from qrsc.pipeline.warping import warped_frame
+from qrsc.pipeline.warping import warped_frames
 from qrsc.timing import Readout
 from qrsc.warp import (
     INTERPOLATIONS,
@@ -338,7 +338,7 @@ class Corrector:
         """The picture at `tau` after the start of frame `own`, from all the frames given."""
         centre = indices.index(own)
         full = window[own].frame.shape[-2:]
-        warped, fields = [], []
+        fields, usable = [], []
         for index in indices:
             with self.seconds.of("motion"):
                 trajectory = self._trajectory(window, index)
@@ -349,9 +349,11 @@ class Corrector:
                 known = trajectory.valid
                 if self.unsure == "input":
                     correction, known = fade_unsure(correction, trajectory, aligned=index != own)
-            with self.seconds.of("warp"):
-                warped.append(warped_frame(window[index], known, correction, self.warp, self.interpolation))
             fields.append(correction)
+            usable.append(known)
+        with self.seconds.of("warp"):
+            moments = [window[index] for index in indices]
+            warped = warped_frames(moments, usable, fields, self.warp, self.interpolation)
         result = warped[centre]
         if self._fusion is not None:
             with self.seconds.of("fusion"):

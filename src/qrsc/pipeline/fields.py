@@ -11,8 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc import opencv
 from qrsc.motion import Trajectory, correction_field
 from qrsc.timing import Readout
+from qrsc.warp import enlarged
 
 # Fixed-point steps for the instant at which a point is seen by a readout that is shortened, not ended: the row that
 # it lands on says when. Three steps leave under 0.01 pixel for motion of a tenth of the frame per interval.
@@ -32,8 +34,10 @@ def resized_picture(picture: Tensor, size: tuple[int, ...]) -> Tensor:
     """A picture `[B, C, H, W]` at another size `(h, w)`, without aliasing; the same one if that is its size."""
     if tuple(picture.shape[-2:]) == tuple(size):
         return picture
-    smaller = size[0] < picture.shape[-2] or size[1] < picture.shape[-1]
-    return F.interpolate(picture, size=tuple(size), mode="bilinear", align_corners=False, antialias=smaller)
+    height, width = size
+    if height >= picture.shape[-2] and width >= picture.shape[-1]:
+        return enlarged(picture, (height, width))
+    return F.interpolate(picture, size=(height, width), mode="bilinear", align_corners=False, antialias=True)
 
 
 def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -43,7 +47,8 @@ def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
     # A mean over blocks is quicker than a filter against aliasing, of which smooth fields need none.
     down, across = field.shape[-2] // size[0], field.shape[-1] // size[1]
     if (down * size[0], across * size[1]) == tuple(field.shape[-2:]):
-        resized = F.avg_pool2d(field, (down, across))
+        blocks = opencv.takes(field)
+        resized = opencv.block_means(field, (size[0], size[1])) if blocks else F.avg_pool2d(field, (down, across))
     elif down and across:
         resized = F.adaptive_avg_pool2d(field, (size[0], size[1]))
     else:

@@ -136,15 +136,19 @@ def trajectory_along(
     """
     if path is not None:
         regularisation *= STRONGER
-    settled = {
-        step: settle_flow(flow, None if path is None else path.displacement_at(readout.flight_time(flow.flow, step)))
-        for step, flow in found.items()
-    }
+    # Filling takes as long for two flows together as for one.
+    together = TrustedFlow(*(torch.cat(parts) for parts in zip(*found.values(), strict=True)))
+    along = (
+        None
+        if path is None
+        else torch.cat([path.displacement_at(readout.flight_time(flow.flow, step)) for step, flow in found.items()])
+    )
+    settled = settle_flow(together, along)
     return fit_trajectory(
-        {step: each.flow for step, each in settled.items()},
+        dict(zip(found, settled.flow.chunk(len(found)), strict=True)),
         readout,
         order=order,
-        confidences={step: each.confidence for step, each in settled.items()},
+        confidences=dict(zip(found, settled.confidence.chunk(len(found)), strict=True)),
         regularisation=regularisation,
         shared=path,
         alike=path is not None,

@@ -1,45 +1,72 @@
-"""A frame moved along a correction field that may be of another size."""
+"""Frames moved along correction fields that may be of another size."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc.blurring import box_mean
 from qrsc.pipeline.fields import resized_field, resized_picture
 from qrsc.pipeline.moments import Moment
-from qrsc.warp import Interpolation, Warped, WarpMethod, apply_correction, backward_warp, invert_field
+from qrsc.warp import (
+    Interpolation,
+    InvertedField,
+    Warped,
+    WarpMethod,
+    apply_correction,
+    backward_warp,
+    invert_field,
+)
 
 PATCH = 5  # pixels
 
 
-def warped_frame(
-    moment: Moment, known: Tensor, correction: Tensor, method: WarpMethod, interpolation: Interpolation
-) -> Warped:
-    """A frame corrected to an instant, with the solver's validity carried along.
+def warped_frames(
+    moments: Sequence[Moment],
+    known: Sequence[Tensor],
+    corrections: Sequence[Tensor],
+    method: WarpMethod,
+    interpolation: Interpolation,
+) -> list[Warped]:
+    """Frames corrected to an instant, with the solver's validity carried along.
 
     Convention
-        `correction` is RS -> GS on a grid of any size over the frame, in pixels of that grid; it is inverted there,
+        A correction is RS -> GS on a grid of any size over the frame, in pixels of that grid; it is inverted there,
         and what the frame is sampled with is enlarged.
 
     Args:
-        moment: the frame.
-        known: `[1, 1, h, w]` bool, where the correction can be used.
-        correction: `[1, 2, h, w]`.
+        moments: the frames.
+        known: `[1, 1, h, w]` bool of each, where the correction can be used.
+        corrections: `[1, 2, h, w]` of each.
         method: `invert`, `splat` or `negate`.
         interpolation: for `invert` and `negate`.
     """
-    frame, size = moment.frame, moment.frame.shape[-2:]
     if method == "splat":
-        return _splatted(moment, known, resized_field(correction, size), interpolation)
+        each = zip(moments, known, corrections, strict=True)
+        return [_splatted(moment, mask, correction, interpolation) for moment, mask, correction in each]
+    back = _way_back(torch.cat(list(known)), torch.cat(list(corrections)), method, interpolation)
+    distortions, valid = (each.chunk(len(moments)) for each in back)
+    sampled_with = zip(moments, distortions, valid, strict=True)
+    return [_sampled(moment, distortion, shown, interpolation) for moment, distortion, shown in sampled_with]
+
+
+def _way_back(known: Tensor, correction: Tensor, method: WarpMethod, interpolation: Interpolation) -> InvertedField:
+    """What frames are sampled with, on the grid of the corrections; small fields take hardly longer together."""
     if method == "invert":
         distortion, valid = invert_field(correction)
         valid = _without_specks(valid)
     else:
         distortion, valid = -correction, torch.ones_like(known)
     if not bool(known.all()):
-        carried = backward_warp(known.to(frame.dtype), distortion, interpolation).image
+        carried = backward_warp(known.to(distortion.dtype), distortion, interpolation).image
         valid = valid & (carried > 0.5)
+    return InvertedField(distortion, valid)
+
+
+def _sampled(moment: Moment, distortion: Tensor, valid: Tensor, interpolation: Interpolation) -> Warped:
+    frame, size = moment.frame, moment.frame.shape[-2:]
     image, inside = backward_warp(frame, resized_field(distortion, size), interpolation)
     if valid.shape[-2:] != size:
         valid = resized_picture(valid.to(frame.dtype), size) > 0.5
@@ -47,13 +74,12 @@ def warped_frame(
 
 
 def _without_specks(valid: Tensor) -> Tensor:
-    """Validity `[1, 1, h, w]` as most of the pixels around each one have it.
+    """Validity `[T, 1, h, w]` as most of the pixels around each one have it.
 
     Where two motions meet, single pixels fold over or do not converge, and a neighbouring frame put in their place one
     by one shows as a dotted seam. Only where a whole patch is not valid is there something to fill.
     """
-    around = F.avg_pool2d(valid.float(), PATCH, 1, PATCH // 2, count_include_pad=False)
-    return around > 0.5
+    return box_mean(valid.float(), PATCH) > 0.5
 
 
 def _splatted(moment: Moment, known: Tensor, correction: Tensor, interpolation: Interpolation) -> Warped:

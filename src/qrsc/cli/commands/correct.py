@@ -83,7 +83,7 @@ def correct(
     start: StartGiven = None,
     end: EndGiven = None,
     fast: Annotated[
-        bool, typer.Option("--fast", show_default=False, help="Quickest: flow by a search, each frame from itself.")
+        bool, typer.Option("--fast", show_default=False, help="Quickest: flow by a search, the mean of three frames.")
     ] = False,
     best: Annotated[
         bool,
@@ -130,6 +130,7 @@ def correct(
         choose_readout,
         choose_scale,
         choose_tau,
+        choose_threads,
     )
     from qrsc.cli.clips import clip_info, clip_size, require_apart
     from qrsc.cli.correct import Job, correct_clip
@@ -179,7 +180,20 @@ def correct(
         flows_ahead=1,
     )
     job = Job(
-        source, output, info, encoding, chosen_device, border, margin, compare, fps, start, end, overwrite=overwrite
+        source,
+        output,
+        info,
+        encoding,
+        chosen_device,
+        border,
+        margin,
+        compare,
+        fps,
+        start,
+        end,
+        overwrite=overwrite,
+        # Networks asked for beside --fast have more to do than a search, and get all cores.
+        threads=choose_threads(chosen_device) if fast and flow is None and fusion is None else None,
     )
     summary = correct_clip(job, corrector, progress="none" if quiet else progress, say=say)
     if quiet:
