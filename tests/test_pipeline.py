@@ -153,6 +153,15 @@ def test_every_warp_and_fusion_undoes_the_motion(warp: Any, fusion: Any) -> None
     assert decibels(clip[3], truth[3]) < 31.0
 
 
+@pytest.mark.parametrize("warp", WARP_METHODS)
+@pytest.mark.parametrize("fusion", ["none", "mean"])
+def test_every_warp_takes_fields_of_a_reduced_size(warp: Any, fusion: Any) -> None:
+    scene = MovingTexture(Readout(0.8), acceleration=(1.0, -0.5))
+    clip, truth = scene.clip(7), scene.truth(7, 0.4)
+    corrector = Corrector(scene.readout, warp=warp, fusion=fusion, flow=scene.flows(7), field_scale=0.25)
+    assert decibels(corrector(clip)[3], truth[3]) > 49.0
+
+
 def test_an_instant_between_global_shutter_frames_is_reached() -> None:
     scene = MovingTexture(Readout(0.0), acceleration=(1.0, 0.5))
     corrected = Corrector(scene.readout, tau=0.5, flow=scene.flows(7), fusion="coherent")(scene.clip(7))

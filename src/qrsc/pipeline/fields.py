@@ -47,8 +47,8 @@ def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
     # A mean over blocks is quicker than a filter against aliasing, of which smooth fields need none.
     down, across = field.shape[-2] // size[0], field.shape[-1] // size[1]
     if (down * size[0], across * size[1]) == tuple(field.shape[-2:]):
-        blocks = opencv.takes(field)
-        resized = opencv.block_means(field, (size[0], size[1])) if blocks else F.avg_pool2d(field, (down, across))
+        plain = opencv.takes(field)
+        resized = opencv.block_means(field, (size[0], size[1])) if plain else F.avg_pool2d(field, (down, across))
     elif down and across:
         resized = F.adaptive_avg_pool2d(field, (size[0], size[1]))
     else:

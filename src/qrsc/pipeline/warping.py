@@ -45,7 +45,7 @@ def warped_frames(
     """
     if method == "splat":
         each = zip(moments, known, corrections, strict=True)
-        return [_splatted(moment, mask, correction, interpolation) for moment, mask, correction in each]
+        return [_splatted(moment, usable, correction, interpolation) for moment, usable, correction in each]
     back = _way_back(torch.cat(list(known)), torch.cat(list(corrections)), method, interpolation)
     distortions, valid = (each.chunk(len(moments)) for each in back)
     sampled_with = zip(moments, distortions, valid, strict=True)
@@ -83,8 +83,8 @@ def _without_specks(valid: Tensor) -> Tensor:
 
 
 def _splatted(moment: Moment, known: Tensor, correction: Tensor, interpolation: Interpolation) -> Warped:
-    frame = moment.frame
-    known = resized_picture(known.to(frame.dtype), frame.shape[-2:])
+    frame, size = moment.frame, moment.frame.shape[-2:]
+    known, correction = resized_picture(known.to(frame.dtype), size), resized_field(correction, size)
     image, valid = apply_correction(torch.cat([frame, known], 1), correction, "splat")
     valid = valid & (image[:, 3:] > 0.5)
     # Holes show what an inverse warp would put there, and stay not valid.
