@@ -8,22 +8,27 @@ import pytest
 
 from qrsc.cli.memory import keep_freed_memory
 
-# In a process of its own, for it is the whole process whose memory is kept: page faults of writing to a block that is
-# asked for anew 20 times, without and with it. The block above it keeps it away from the end of the heap.
+# In a process of its own, for it is the whole process whose memory is kept: page faults of writing to three blocks that
+# are freed and asked for again 20 times. Each is smaller than what numpy asks the system huge pages for.
 FAULTS = """
 import resource, sys
 import numpy as np
 from qrsc.cli.memory import keep_freed_memory
 
+def written():
+    return [np.ones(400_000) for _ in range(3)]
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
 if sys.argv[1] == "kept":
     assert keep_freed_memory((480, 640))
-np.ones(1_000_000)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    written()
+before = faults()
 for _ in range(20):
-    np.ones(1_000_000)
-    above = np.ones(2_000_000)
-    del above
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    written()
+print(faults() - before)
 """
 
 
@@ -37,4 +42,9 @@ def test_pages_are_not_cleared_again_and_again() -> None:
         run = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
         return int(run.stdout)
 
-    assert faults("kept") < 0.3 * faults("given back")
+    # 2,344 pages of 4 kB in three blocks; where the system gives huge pages, fewer are asked for in any case.
+    kept, given_back = faults("kept"), faults("given back")
+    assert kept < 100
+    if given_back < 20 * 100:
+        pytest.skip("this system gives no small pages, or does not take them back")
+    assert kept < 0.1 * given_back
