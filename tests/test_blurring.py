@@ -25,3 +25,8 @@ def test_a_box_counts_what_lies_inside(size: tuple[int, int]) -> None:
     torch.testing.assert_close(box_mean(values, 5), expected)
     values.requires_grad_()
     assert torch.autograd.gradcheck(lambda given: box_mean(given, 3), values)
+
+
+def test_half_precision_counts_right() -> None:
+    ones = torch.ones(1, 1, 3, 1100, dtype=torch.bfloat16)
+    assert torch.equal(box_mean(ones, 5), ones)

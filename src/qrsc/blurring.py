@@ -25,9 +25,9 @@ def box_mean(values: Tensor, side: int) -> Tensor:
     """
     height, width = values.shape[-2:]
     reach = side // 2
-    down, across = (_inside(length, reach, values.device) for length in (height, width))
+    down, across = (_inside(length, reach, values) for length in (height, width))
     sums = opencv.box_sums(values, side) if opencv.takes(values) else _box_sums(values, side)
-    return sums / (down[:, None] * across).to(values.dtype)  # a CPU divides by whole numbers in five times the time
+    return sums / (down[:, None] * across)
 
 
 def _box_sums(values: Tensor, side: int) -> Tensor:
@@ -43,7 +43,7 @@ def _box_sums(values: Tensor, side: int) -> Tensor:
     return columns
 
 
-def _inside(length: int, reach: int, device: torch.device) -> Tensor:
+def _inside(length: int, reach: int, like: Tensor) -> Tensor:
     """How many places of a window lie inside a side of this length, `[length]`."""
-    place = torch.arange(length, device=device)
-    return 1 + place.clamp(max=reach) + (length - 1 - place).clamp(max=reach)
+    place = torch.arange(length, device=like.device)  # whole numbers: half precision would lose count
+    return (1 + place.clamp(max=reach) + (length - 1 - place).clamp(max=reach)).to(like.dtype)

@@ -17,7 +17,7 @@ def keep_freed_memory(size: tuple[int, int]) -> bool:
     """Let the C library keep what is freed for what comes next, up to half a gigabyte.
 
     glibc gives blocks of the size of a picture back to the system, which clears every page of them when they are asked
-    for again, a frame later: 2 to 11 % of the time of `qrsc correct --fast` at 640x480. Kept blocks of large pictures
+    for again, a frame later: 2 to 10 % of the time of `qrsc correct --fast` at 640x480. Kept blocks of large pictures
     would cost more memory than they save time, and other C libraries know no such thing.
 
     Args:
