@@ -10,8 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from qrsc import opencv
 from qrsc.sampling import check_field, pixel_grid, sample
-from qrsc.settling import MAX_LEAP, NUMBER_BITS, can_settle, settle, unlanded
+from qrsc.settling import MAX_LEAP, NUMBER_BITS, settle, unlanded
 
 
 def fixed_point_inverse(field: Tensor, steps: int = 8) -> tuple[Tensor, Tensor]:
@@ -36,9 +37,7 @@ def fixed_point_inverse(field: Tensor, steps: int = 8) -> tuple[Tensor, Tensor]:
         raise ValueError(f"steps must be at least 1, got {steps!r}.")
     height, width = field.shape[-2:]
     flat = field.reshape(-1, 2, height, width)
-    differentiable = torch.is_grad_enabled() and field.requires_grad
-    settling = _settle_together if differentiable or not can_settle(flat) else settle
-    inverse, residual = settling(flat, steps)
+    inverse, residual = (settle if opencv.remaps(flat) else _settle_together)(flat, steps)
     return inverse.reshape(field.shape), residual.reshape(*field.shape[:-3], 1, height, width)
 
 

@@ -29,9 +29,9 @@ def takes(*tensors: Tensor) -> bool:
     return all(each.device.type == "cpu" and each.dtype == torch.float32 and each.numel() > 0 for each in tensors)
 
 
-def remaps(image: Tensor, x: Tensor, y: Tensor) -> bool:
-    """Whether a picture `[..., H, W]` can be read at coordinates `[..., h, w]` by `remapped`."""
-    return takes(image, x, y) and max(image.shape[-2:] + x.shape[-2:]) < REMAP_LIMIT and remap_is_exact()
+def remaps(*tensors: Tensor) -> bool:
+    """Whether pictures `[..., H, W]` can be read at coordinates `[..., h, w]` by `remap_plane`."""
+    return takes(*tensors) and all(max(each.shape[-2:]) < REMAP_LIMIT for each in tensors) and remap_is_exact()
 
 
 def remapped(image: Tensor, x: Tensor, y: Tensor) -> Tensor:

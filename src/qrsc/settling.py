@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.opencv import REMAP_LIMIT, Plane, remap_is_exact, remap_plane
+from qrsc.opencv import Plane, remap_plane
 
 Numbers = npt.NDArray[np.int64]
 
@@ -30,19 +30,16 @@ SETTLED = 1e-3
 WHOLE_STEPS = 2
 # Points that are looked at together: two megabytes with all that is computed on the way.
 BAND = 65536
-LIST = 16384  # OpenCV reads no longer rows than REMAP_LIMIT
+LIST = 16384  # OpenCV reads no longer rows than `opencv.REMAP_LIMIT`
 NOWHERE = -(2**62)
 NUMBER_BITS = 0xFFFFFFFF
 
 
-def can_settle(fields: Tensor) -> bool:
-    """Whether fields `[B, 2, H, W]` can be inverted here."""
-    plain = fields.device.type == "cpu" and fields.dtype == torch.float32 and fields.numel() > 0
-    return plain and max(fields.shape[-2:]) < REMAP_LIMIT and remap_is_exact()
-
-
 def settle(fields: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """The inverses of fields `[B, 2, H, W]`, and how far each point moved in its last step, `[B, 1, H, W]`."""
+    """The inverses of fields `[B, 2, H, W]`, and how far each point moved in its last step, `[B, 1, H, W]`.
+
+    For fields that `opencv.remaps`.
+    """
     inverses, moves = torch.empty_like(fields), torch.empty_like(fields[:, :1])
     for field, inverse, moved in zip(fields, inverses, moves, strict=True):
         _Inversion(field.contiguous().numpy()).run(steps, inverse.numpy(), moved[0].numpy())

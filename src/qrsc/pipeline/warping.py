@@ -38,8 +38,8 @@ def warped_frames(
 
     Args:
         moments: the frames.
-        known: `[1, 1, h, w]` bool of each, where the correction can be used.
-        corrections: `[1, 2, h, w]` of each.
+        known: `[B, 1, h, w]` bool of each, where the correction can be used.
+        corrections: `[B, 2, h, w]` of each.
         method: `invert`, `splat` or `negate`.
         interpolation: for `invert` and `negate`.
     """
@@ -74,7 +74,7 @@ def _sampled(moment: Moment, distortion: Tensor, valid: Tensor, interpolation: I
 
 
 def _without_specks(valid: Tensor) -> Tensor:
-    """Validity `[T, 1, h, w]` as most of the pixels around each one have it.
+    """Validity `[B, 1, h, w]` as most of the pixels around each one have it.
 
     Where two motions meet, single pixels fold over or do not converge, and a neighbouring frame put in their place one
     by one shows as a dotted seam. Only where a whole patch is not valid is there something to fill.
