@@ -43,6 +43,29 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+# --- nothing is destroyed ---
+
+
+def test_a_comparison_replaces_neither_input_nor_output_nor_anything_else(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(4), sound=1))
+    (tmp_path / "there.mp4").write_bytes(b"mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    arguments = ("correct", source, "-o", tmp_path / "out.mp4", "--gamma", 0.5, "--fast", "--compare")
+    assert "--compare is the input" in fails(*arguments, source)
+    assert "--compare is the input" in fails(*arguments, source, "--overwrite")
+    assert "are both" in fails(*arguments, tmp_path / "out.mp4")
+    assert "add --overwrite" in fails(*arguments, tmp_path / "there.mp4")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_calibrating_never_draws_over_the_clip(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(4)))
+    content = source.read_bytes()
+    for option in ("--plot", "--sweep"):
+        assert f"{option} is the input" in fails("calibrate", source, option, source)
+    assert source.read_bytes() == content
+
+
 # --- odd input ---
 
 

@@ -15,6 +15,7 @@ from qrsc.calibrate.sweep import sweep_gammas, sweep_sheet
 from qrsc.cli.progress import progress_bar
 from qrsc.media.atomic import atomic_file
 from qrsc.media.frames import write_frame
+from qrsc.media.outputs import require_writable
 from qrsc.timing import Scan
 
 
@@ -26,10 +27,12 @@ def calibrate_source(
     fps: float | None,
     plot: Path | None,
     sweep: Path | None,
+    overwrite: bool,
     as_json: bool,
     quiet: bool,
 ) -> tuple[str, bool]:
     """What to print, and whether the clip determines its readout."""
+    require_writable({"--plot": plot, "--sweep": sweep}, inputs=[source], overwrite=overwrite)
     clip = open_clip(source, fps)
     notes = []
     around = None

@@ -21,6 +21,7 @@ from qrsc.media.atomic import atomic_file, atomic_folder
 from qrsc.media.clip import ClipInfo, opened, probe
 from qrsc.media.codecs import Encoding, is_video_name
 from qrsc.media.frames import StoredFrame, list_frames, read_frame, read_frames, write_frame
+from qrsc.media.outputs import require_writable
 from qrsc.media.planes import rgb_of
 from qrsc.media.reader import DecodedFrame, read_clip
 from qrsc.media.tracks import tracks_to_copy
@@ -251,7 +252,7 @@ def open_target(
             yield FolderTarget(work, seconds)
         return
     with ExitStack() as stack:
-        work = stack.enter_context(atomic_file(output))
+        work = stack.enter_context(atomic_file(output, overwrite=overwrite))
         info = source.info
         rate = None if fps is None else Fraction(fps).limit_denominator(1001)
         writer = stack.enter_context(
@@ -269,22 +270,16 @@ def open_target(
         yield VideoTarget(writer, seconds, rate, encoding.layout.bits)
 
 
-def require_apart(source: Path, output: Path, overwrite: bool) -> None:
-    """Refuses an output that is the input, or would replace something without being told to."""
-    inside, outside = source.resolve(), output.resolve()
-    if inside == outside or (source.exists() and output.exists() and source.samefile(output)):
-        raise ValueError(f"the output is the input {source}; the original is never touched.")
-    if source.is_dir() and (inside in outside.parents or outside in inside.parents):
-        raise ValueError(
-            f"one of {source} and {output} lies inside the other; choose an output folder beside the input."
-        )
+def require_output(source: Path, output: Path, *, compare: Path | None = None, overwrite: bool) -> None:
+    """Refuse outputs that would destroy something (see `require_writable`), or that are no clip by their names."""
+    require_writable({"the output": output, "--compare": compare}, inputs=[source], overwrite=overwrite)
     if is_video_name(output):
         if output.is_dir():
             raise IsADirectoryError(f"{output} is a folder; the name of a video file was expected.")
-        if output.exists() and not overwrite:
-            raise FileExistsError(f"{output} exists. Choose another name, or add --overwrite to replace it.")
     elif output.suffix.lower() in _OTHER_MEDIA:
         raise ValueError(
             f"{output.name} is neither a folder nor the name of a video that can be written; "
             "let it end in .mp4, .mov, .mkv, .webm, .avi or .ts, or in no dot for a folder of PNG files."
         )
+    if compare is not None and not is_video_name(compare):
+        raise ValueError(f"--compare writes a video; let {compare.name} end in .mp4 or the like.")

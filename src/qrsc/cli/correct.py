@@ -20,7 +20,7 @@ from qrsc.cli.options import BorderOption, ProgressOption
 from qrsc.cli.progress import reporting
 from qrsc.cli.summary import Summary
 from qrsc.media.clip import ClipInfo
-from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
+from qrsc.media.codecs import Encoding, choose_encoding
 from qrsc.media.orientation import degrees
 from qrsc.pipeline import Corrected, Corrector, Seconds
 from qrsc.threads import at_most_threads
@@ -181,8 +181,6 @@ class _Comparison:
 def _comparison(
     path: Path, job: Job, source: FolderSource | VideoSource, size: tuple[int, int]
 ) -> Iterator[_Comparison]:
-    if not is_video_name(path):
-        raise ValueError(f"--compare writes a video; let {path.name} end in .mp4 or the like.")
     upright = job.info is None or degrees(job.info.matrix) in (0, 180)
     with open_target(
         path,

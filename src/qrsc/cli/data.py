@@ -9,6 +9,7 @@ from qrsc.data.acc import measure_accelerations, write_list
 from qrsc.data.check import check_sequence, report_lines
 from qrsc.data.dataset import index_data
 from qrsc.data.layouts import SequenceFiles, Split
+from qrsc.media.outputs import require_writable
 from qrsc.timing import Readout, Scan
 
 
@@ -39,8 +40,7 @@ def choose_acc(
     root: Path, output: Path, *, split: Split | None, gamma: float | None, overwrite: bool, quiet: bool
 ) -> str:
     """Writes the list of ACC and returns a line that sums it up."""
-    if output.exists() and not overwrite:
-        raise FileExistsError(f"{output} is there already. Choose another name, or give --overwrite.")
+    require_writable({"--write": output}, overwrite=overwrite)
     sequences = index_data(root, "bsrsc", split=split, readout=given_readout(gamma, None))
     with progress_bar(quiet) as progress:
         task = progress.add_task("measuring", total=_frames(sequences))

@@ -13,6 +13,7 @@ from qrsc.cli.correct import choose_device
 from qrsc.cli.progress import progress_bar
 from qrsc.data.layouts import Kind, get_layout
 from qrsc.media.frames import SUFFIXES
+from qrsc.media.outputs import require_writable
 from qrsc.simulate.clips import TRUTH_GROUPS, ClipFrame, TruthGroup, recorded, render_clip
 from qrsc.simulate.from_video import Mixing, open_source, rolling_from_video
 from qrsc.simulate.library import TextureLibrary, texture_library
@@ -303,8 +304,7 @@ def _require_sheet(preview: Path | None, force: bool) -> None:
         return
     if preview.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{preview} is no name for a picture; let it end in one of {', '.join(SUFFIXES)}.")
-    if preview.exists() and not force:
-        raise FileExistsError(f"{preview} is there already. Choose another name, or give --force.")
+    require_writable({"--preview": preview}, overwrite=force, how="--force")
 
 
 def _amount(count: int, thing: str) -> str:

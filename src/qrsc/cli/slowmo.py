@@ -157,7 +157,7 @@ def _opened_target(
     if job.encoding is None:
         folder = stack.enter_context(atomic_folder(job.output, overwrite=job.overwrite))
         return _Folder(folder, seconds, 8 if info is None else info.layout.bits)
-    work = stack.enter_context(atomic_file(job.output))
+    work = stack.enter_context(atomic_file(job.output, overwrite=job.overwrite))
     rate = Fraction(info.fps if info is not None else job.fps or 30.0).limit_denominator(1001)
     if job.keep == "duration":
         rate *= job.factor

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 from uuid import uuid4
 
 # Seconds after which a file that nobody writes to any more counts as left behind.
@@ -39,24 +40,38 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
         work.mkdir()
         try:
             yield work
-            _move_into_place(work, target)
+            _move_into_place(work, target, overwrite)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
 
 @contextmanager
-def atomic_file(target: Path) -> Iterator[Path]:
-    """A path to write to, with the suffix of `target`; it replaces `target` when the block ends well."""
+def atomic_file(target: Path, *, overwrite: bool = True) -> Iterator[Path]:
+    """A path to write to, with the suffix of `target`; it becomes `target` when the block ends well.
+
+    Args:
+        target: the file to make.
+        overwrite: replace a file of that name. Without it, a file that has appeared there during the work stays, and
+            the result is kept under a name of its own.
+
+    Raises:
+        FileExistsError: `overwrite` was not given, and there is such a file, before or after the work.
+    """
     target = target.resolve()
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; the name of a file was expected.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists, and replacing it was not allowed.")
     with _parents_of(target):
         _sweep(target)
         work = _sibling(target, target.suffix)
         try:
             yield work
             _flush(work)
-            os.replace(work, target)
+            if overwrite:
+                os.replace(work, target)
+            elif not _renamed(work, target):
+                _keep_beside(work, target)
         finally:
             work.unlink(missing_ok=True)
 
@@ -116,7 +131,9 @@ def _flush(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _move_into_place(work: Path, target: Path) -> None:
+def _move_into_place(work: Path, target: Path, overwrite: bool) -> None:
+    if target.exists() and not overwrite and any(target.iterdir()):
+        _keep_beside(work, target)
     if target.exists() and any(target.iterdir()):
         for path in work.iterdir():
             os.replace(path, target / path.name)
@@ -125,6 +142,30 @@ def _move_into_place(work: Path, target: Path) -> None:
         # A rename onto an empty folder works on POSIX only.
         target.rmdir()
     os.rename(work, target)
+
+
+def _renamed(work: Path, target: Path) -> bool:
+    """Give a file its name unless another one has it; whether it got it."""
+    if not work.exists():
+        raise FileNotFoundError(f"nothing was written for {target}.")
+    try:
+        os.link(work, target)  # unlike a rename, never replaces anything
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        if target.exists():
+            return False
+        os.rename(work, target)
+    return True
+
+
+def _keep_beside(work: Path, target: Path) -> NoReturn:
+    """Keep a result whose name was taken while it was made, under the next free one, and say so."""
+    number = 1
+    while (free := target.with_name(f"{target.stem}-{number}{target.suffix}")).exists():
+        number += 1
+    os.rename(work, free)
+    raise FileExistsError(f"{target} appeared while this was running, and was left alone; the result is {free}.")
 
 
 @contextmanager

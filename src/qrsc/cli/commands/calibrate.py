@@ -31,6 +31,7 @@ def calibrate(
     sweep: Annotated[
         Path | None, typer.Option(metavar="PNG", help="A sheet of one frame corrected at several gammas.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pictures that are there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -38,7 +39,15 @@ def calibrate(
     from qrsc.cli.calibrate import calibrate_source
 
     text, determined = calibrate_source(
-        source, scan=scan, camera=camera, fps=fps, plot=plot, sweep=sweep, as_json=as_json, quiet=quiet
+        source,
+        scan=scan,
+        camera=camera,
+        fps=fps,
+        plot=plot,
+        sweep=sweep,
+        overwrite=overwrite,
+        as_json=as_json,
+        quiet=quiet,
     )
     typer.echo(text)
     if not determined:

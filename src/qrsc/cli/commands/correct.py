@@ -132,7 +132,7 @@ def correct(
         choose_tau,
         choose_threads,
     )
-    from qrsc.cli.clips import clip_info, clip_size, require_apart
+    from qrsc.cli.clips import clip_info, clip_size, require_output
     from qrsc.cli.correct import Job, correct_clip
     from qrsc.cli.progress import print_json
     from qrsc.media.codecs import choose_encoding, is_video_name
@@ -142,7 +142,7 @@ def correct(
         if not quiet:
             typer.echo(f"note: {line}", err=True)
 
-    require_apart(source, output, overwrite)
+    require_output(source, output, compare=compare, overwrite=overwrite)
     chosen_device = choose_device(device)
     basis = choose_preset(fast, best)
     info = clip_info(source)

@@ -73,7 +73,7 @@ def slowmo(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
 ) -> None:
     from qrsc.cli.choose import ReadoutOptions, choose_device, choose_preset, choose_readout, choose_scale
-    from qrsc.cli.clips import clip_info, clip_size, require_apart
+    from qrsc.cli.clips import clip_info, clip_size, require_output
     from qrsc.cli.progress import print_json
     from qrsc.cli.slowmo import SlowJob, slow_down
     from qrsc.media.codecs import choose_encoding, is_video_name
@@ -83,7 +83,7 @@ def slowmo(
         if not quiet:
             typer.echo(f"note: {line}", err=True)
 
-    require_apart(source, output, overwrite)
+    require_output(source, output, overwrite=overwrite)
     chosen_device = choose_device(device)
     info = clip_info(source)
     given = ReadoutOptions(gamma, readout, percent, camera, fps, scan)
