@@ -16,9 +16,9 @@ from typing import get_args
 
 import torch
 
-from qrsc.evaluate.metrics import psnr
-from qrsc.media.frames import list_frames, read_frame
-from qrsc.media.video import read_video
+from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.media.image_folder import list_frames, read_frame
+from qrsc.media.mp4 import read_video
 from qrsc.pipeline import Corrector, MotionName
 from qrsc.timing import Readout, parse_scan
 

@@ -21,17 +21,17 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.estimate import Calibration, estimate_readout
-from qrsc.calibrate.motions import ClipMotions, MotionReader
-from qrsc.evaluate.metrics import psnr
+from qrsc.evaluate.metrics.pixels import psnr
 from qrsc.flow.dis import grey_pictures
-from qrsc.learn.rendering import training_textures
+from qrsc.learn.flow.world_pairs import training_textures
 from qrsc.pipeline import Corrector
-from qrsc.simulate.library import TextureLibrary
-from qrsc.simulate.render import render_gs, render_rs
-from qrsc.simulate.sensor import Sensor, apply_sensor, sample_sensor
-from qrsc.simulate.styles import STYLES, Style
-from qrsc.simulate.worlds import World, sample_scenes
+from qrsc.simulate.camera.sensor import Sensor, apply_sensor, sample_sensor
+from qrsc.simulate.camera.styles import STYLES, Style
+from qrsc.simulate.paint.library import TextureLibrary
+from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.scene.worlds import World, sample_scenes
 from qrsc.timing import Readout
 
 SIZE, FRAMES = (480, 640), 60

@@ -25,12 +25,12 @@ import torch
 
 from qrsc.data.dataset import index_data
 from qrsc.data.layouts import SequenceFiles
-from qrsc.evaluate.run import Plan, evaluate
-from qrsc.media.frames import read_frame
-from qrsc.simulate.clips import ClipFrame
-from qrsc.simulate.demo_scene import demo_scene
-from qrsc.simulate.render import render_gs, render_rs
-from qrsc.simulate.writers import write_sequence
+from qrsc.evaluate.run.plan import Plan, evaluate
+from qrsc.media.image_folder import read_frame
+from qrsc.simulate.output.writers import write_sequence
+from qrsc.simulate.render.clip import ClipFrame
+from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.scene.demo_scene import demo_scene
 from qrsc.timing import Readout
 
 SIZE = (480, 640)
@@ -85,13 +85,13 @@ class _one_thread:
     """Runs what the evaluation gives to other threads at once, where a profiler sees it."""
 
     def __enter__(self) -> None:
-        import qrsc.evaluate.run as run
+        import qrsc.evaluate.run.plan as run
 
         self._pool = run.ThreadPoolExecutor
         run.ThreadPoolExecutor = _Immediate  # type: ignore[assignment, misc]  # replaced to profile
 
     def __exit__(self, *_: object) -> None:
-        import qrsc.evaluate.run as run
+        import qrsc.evaluate.run.plan as run
 
         run.ThreadPoolExecutor = self._pool  # type: ignore[misc]  # put back
 

@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from qrsc.flow import FlowPair, load_flow
-from qrsc.learn.pairs import FlowPairs, join_pairs, render_pairs
-from qrsc.learn.scores import FlowScore, score_flow, score_table
-from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, set_textures, set_world
+from qrsc.learn.flow.endpoint_scores import FlowScore, score_flow, score_table
+from qrsc.learn.flow.pairs import FlowPairs, join_pairs, render_pairs
+from qrsc.simulate.output.sets import FIXED_SETS, FRAMES, SCENES, set_textures, set_world
 
 
 def set_pairs(name: str, scenes: int, size: tuple[int, int], device: str) -> FlowPairs:

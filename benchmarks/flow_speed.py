@@ -16,8 +16,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from qrsc.flow import FlowEstimator, load_flow
-from qrsc.flow.network import parameter_count
-from qrsc.flow.neural import NeuralFlow, load_network, suitable_scale
+from qrsc.flow.raft_rs.estimator import NeuralFlow, load_network, suitable_scale
+from qrsc.flow.raft_rs.network import parameter_count
 
 
 def milliseconds(estimator: FlowEstimator, frames: torch.Tensor, repeats: int) -> float:

@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.data.dataset import index_data, load_frame
-from qrsc.evaluate.metrics import psnr
+from qrsc.evaluate.metrics.pixels import psnr
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.fusion import Fusion, load_fusion
 from qrsc.pipeline import Corrector
-from qrsc.simulate.sets import FIXED_SETS, prepare_set
+from qrsc.simulate.output.sets import FIXED_SETS, prepare_set
 from qrsc.timing import Readout
 
 WAVES = 24  # pixels between the values that errors of the flow are drawn for

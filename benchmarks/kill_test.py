@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from qrsc.media.video import read_video, write_video
+from qrsc.media.mp4 import read_video, write_video
 
 FRAMES = 150
 

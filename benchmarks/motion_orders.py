@@ -34,17 +34,18 @@ import torch
 from _provenance import made_with
 from torch import Tensor
 
-from qrsc.consistency import chain_flows
-from qrsc.evaluate.charts import bar_chart
-from qrsc.evaluate.metrics import masked_psnr
+from qrsc.evaluate.metrics.pixels import masked_psnr
+from qrsc.evaluate.report.charts import bar_chart
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, load_flow
-from qrsc.flow.filling import settle_flow, trusted_flows
-from qrsc.motion import correction_field, fit_trajectory
+from qrsc.motion.consistency import chain_flows
+from qrsc.motion.fill import settle_flow
+from qrsc.motion.trajectory import correction_field, fit_trajectory
 from qrsc.pipeline import REGULARISATION
-from qrsc.simulate import truth
-from qrsc.simulate.render import render_gs, render_rs
-from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, set_textures, set_world
-from qrsc.simulate.surfaces import Scene
+from qrsc.pipeline.align import trusted_flows
+from qrsc.simulate.output.sets import FIXED_SETS, FRAMES, SCENES, set_textures, set_world
+from qrsc.simulate.render import truth
+from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.scene.surfaces import Scene
 from qrsc.timing import INSTANTS, Instant, Readout
 from qrsc.warp import backward_warp, fixed_point_inverse
 

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from qrsc.data.layouts import Kind, SequenceFiles, index_sequences
-from qrsc.evaluate.metrics import psnr
+from qrsc.evaluate.metrics.pixels import psnr
 from qrsc.flow import load_flow
-from qrsc.media.frames import read_frame
+from qrsc.media.image_folder import read_frame
 from qrsc.pipeline import Corrector
 from qrsc.timing import Instant
 from qrsc.warp import backward_warp

@@ -25,15 +25,15 @@ from motion_orders import Figures, measure, plots, table
 
 from qrsc.data.dataset import TruthInstant, index_data, load_frame, split_at_gaps
 from qrsc.data.layouts import LayoutName, SequenceFiles, get_layout
-from qrsc.evaluate.charts import bar_chart
-from qrsc.evaluate.flows import shared_flow
-from qrsc.evaluate.methods import load_method
-from qrsc.evaluate.metrics import psnr
-from qrsc.evaluate.run import Plan, evaluate, middles
-from qrsc.evaluate.scores import FrameScore, mean_rows
-from qrsc.evaluate.tables import format_rows
-from qrsc.media.pictures import above, beside, labelled
-from qrsc.simulate.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
+from qrsc.evaluate.methods.registry import load_method
+from qrsc.evaluate.methods.shared_flow import shared_flow
+from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.report.charts import bar_chart
+from qrsc.evaluate.report.tables import format_rows
+from qrsc.evaluate.run.plan import Plan, evaluate, middles
+from qrsc.evaluate.run.scores import FrameScore, mean_rows
+from qrsc.media.annotate import above, beside, labelled
+from qrsc.simulate.output.sets import FIXED_SETS, FRAMES, SCENES, SIZE, prepare_set
 
 METHODS = "rs,linear,qrs,cubic,multi-qrs,path,multi-path,coherent"
 STILLS = ("rs", "qrs", "rsa2-lite", "rsa2")

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import torch
 
-from qrsc.learn.pairs import render_pairs
-from qrsc.simulate.library import TextureLibrary, texture_library
-from qrsc.simulate.styles import MIXED
-from qrsc.simulate.worlds import sample_scenes
+from qrsc.learn.flow.pairs import render_pairs
+from qrsc.simulate.camera.styles import MIXED
+from qrsc.simulate.paint.library import TextureLibrary, texture_library
+from qrsc.simulate.scene.worlds import sample_scenes
 from qrsc.timing import Readout
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from qrsc.motion import Trajectory, solve_trajectory
+from qrsc.motion.trajectory import Trajectory, solve_trajectory
 from qrsc.timing import Readout
 
 

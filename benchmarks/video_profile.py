@@ -23,14 +23,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.cli.choose import choose_preset, choose_threads
-from qrsc.cli.correct import Job, correct_clip
 from qrsc.flow.dis import Grey, search
-from qrsc.media.clip import probe
 from qrsc.media.codecs import choose_encoding
-from qrsc.media.video import read_video, write_video
+from qrsc.media.mp4 import read_video, write_video
+from qrsc.media.probe import probe
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
+from qrsc.video.correct import Job, correct_clip
+from qrsc.video.readout import choose_preset, choose_threads
 
 GAMMA = 0.6
 

@@ -8,6 +8,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from qrsc.simulate.output.writers import write_sequence
+from qrsc.simulate.render.clip import render_clip
+from qrsc.simulate.scene.demo_scene import demo_scene
+from qrsc.timing import Readout
+
+SIM_SIZE = (72, 96)
+
 # Small tensors: more threads cost more than they give, and figures do not depend on the machine's size.
 torch.set_num_threads(1)
 
@@ -44,8 +51,8 @@ def _flow_by_a_search() -> Iterator[None]:
 @pytest.fixture
 def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
     """`qrsc train` with a handful of painted textures, and little to score in the end."""
-    from qrsc.cli import train
-    from qrsc.simulate.library import TextureLibrary, texture_library
+    from qrsc.cli import train_work as train
+    from qrsc.simulate.paint.library import TextureLibrary, texture_library
 
     def painted(photographs: Path | None, device: object) -> TextureLibrary:
         return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
@@ -53,3 +60,14 @@ def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "training_textures", painted)
     monkeypatch.setattr(train, "HELD_OUT_PAIRS", 4)
     monkeypatch.setattr(train, "HELD_OUT_SAMPLES", 4)
+
+
+@pytest.fixture(scope="session")
+def sim_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two simulated sequences of 4 frames with all their truth: one scene, read in two ways."""
+    root = tmp_path_factory.mktemp("data") / "mini"
+    scene = demo_scene(SIM_SIZE, 4, 0)
+    for number, readout in enumerate((Readout(0.8), Readout(0.6))):
+        clip = render_clip(scene, readout, 4, truth=["flows", "fields"])
+        write_sequence(root / f"{number:04d}", "sim", clip, readout)
+    return root

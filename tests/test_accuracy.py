@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from qrsc.data.layouts import index_sequences
-from qrsc.evaluate.metrics import masked_psnr, psnr
-from qrsc.media.frames import read_frame
-from qrsc.motion import correction_field, solve_trajectory
+from qrsc.evaluate.metrics.pixels import masked_psnr, psnr
+from qrsc.media.image_folder import read_frame
+from qrsc.motion.trajectory import correction_field, solve_trajectory
 from qrsc.pipeline import Corrector
-from qrsc.simulate import truth
-from qrsc.simulate.atlas import build_atlas
-from qrsc.simulate.curves import polynomial_layers
-from qrsc.simulate.render import render_gs, render_rs
-from qrsc.simulate.surfaces import INFINITE, Scene, Surface, Surfaces
-from qrsc.simulate.textures import band_limited
+from qrsc.simulate.camera.curves import polynomial_layers
+from qrsc.simulate.paint.atlas import build_atlas
+from qrsc.simulate.paint.textures import band_limited
+from qrsc.simulate.render import truth
+from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.scene.surfaces import INFINITE, Scene, Surface, Surfaces
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import apply_correction
 

@@ -64,7 +64,9 @@ def test_import_is_silent_and_waits_for_nothing() -> None:
 
 def test_core_loads_no_codec_command_or_metric() -> None:
     packages = "{'av', 'cv2', 'rich', 'torchmetrics', 'typer'}"
-    done = run_python(f"import sys; from qrsc import *; import qrsc.reference; print({packages} & set(sys.modules))")
+    done = run_python(
+        f"import sys; from qrsc import *; import qrsc.reference.warp; print({packages} & set(sys.modules))"
+    )
     assert done.stdout.strip() == "set()"
     assert done.stderr == ""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from qrsc.flow import load_flow
-    from qrsc.motion import Trajectory, solve_trajectory
+    from qrsc.motion.trajectory import Trajectory, solve_trajectory
     from qrsc.pipeline import Corrected, Corrector, correct
     from qrsc.timing import Readout
     from qrsc.warp import backward_warp, invert_field, splat
@@ -36,12 +36,12 @@ _HOME = {
     "Corrected": "qrsc.pipeline",
     "Corrector": "qrsc.pipeline",
     "Readout": "qrsc.timing",
-    "Trajectory": "qrsc.motion",
+    "Trajectory": "qrsc.motion.trajectory",
     "backward_warp": "qrsc.warp",
     "correct": "qrsc.pipeline",
     "invert_field": "qrsc.warp",
     "load_flow": "qrsc.flow",
-    "solve_trajectory": "qrsc.motion",
+    "solve_trajectory": "qrsc.motion.trajectory",
     "splat": "qrsc.warp",
 }
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.cells import GRID
-from qrsc.calibrate.motions import ClipMotions
 
 HEIGHT, WIDTH = 480, 640
 Shaken = Callable[..., ClipMotions]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.equations import PATH, step_equations, step_pulls, with_error
-from qrsc.calibrate.motions import ClipMotions
 from qrsc.calibrate.rigid import COORDINATES, RigidFit, RigidModel
 
 Shaken = Callable[..., ClipMotions]

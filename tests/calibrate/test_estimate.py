@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.estimate import estimate_readout
-from qrsc.calibrate.motions import ClipMotions
 
 Shaken = Callable[..., ClipMotions]
 

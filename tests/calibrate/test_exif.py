@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from qrsc.calibrate.exif import image_camera
-from qrsc.calibrate.source import open_clip
+from qrsc.calibrate.grey_frames import open_clip
 
 
 def fields(maker: str, model: str, order: str = "<") -> bytes:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from qrsc.calibrate.cell_motions import clip_motions
 from qrsc.calibrate.estimate import Calibration, estimate_readout
-from qrsc.calibrate.motions import clip_motions
-from qrsc.calibrate.source import open_clip
+from qrsc.calibrate.grey_frames import open_clip
 
 
 def found_in(real_data: Path, name: str, frames: int) -> Calibration:

@@ -18,7 +18,7 @@ from qrsc import Corrected, Corrector, Readout
 from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.fusion import FusionName
-from qrsc.media.frames import list_frames, read_frame, read_frames, write_frame
+from qrsc.media.image_folder import list_frames, read_frame, read_frames, write_frame
 from qrsc.pipeline import BORDERS, UNSURE, MotionName, Seconds, TimedFrame
 from qrsc.timing import Instant, Scan
 from qrsc.warp import WarpMethod

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
-from qrsc.cli.demo import parse_size
+from qrsc.cli.demo_work import parse_size
 
 
 def test_demo_writes_its_files_and_prints_a_gain(tmp_path: Path) -> None:

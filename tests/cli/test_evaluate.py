@@ -13,9 +13,9 @@ from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.data.dataset import MASKS
 from qrsc.data.layouts import LAYOUTS, SPLITS, LayoutName, get_layout
-from qrsc.media.frames import read_frame
-from qrsc.simulate.clips import ClipFrame
-from qrsc.simulate.writers import sequence_folder, write_sequence
+from qrsc.media.image_folder import read_frame
+from qrsc.simulate.output.writers import sequence_folder, write_sequence
+from qrsc.simulate.render.clip import ClipFrame
 from qrsc.timing import Readout
 
 SIZE = (40, 64)

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.data.layouts import LAYOUTS, LayoutName, get_layout, index_sequences
-from qrsc.media.frames import read_frame, write_frame
-from qrsc.simulate.from_video import MIXINGS
-from qrsc.simulate.sets import FIXED_SETS
-from qrsc.simulate.styles import MIXED, STYLES
-from qrsc.simulate.writers import OUTPUT_LAYOUTS
+from qrsc.media.image_folder import read_frame, write_frame
+from qrsc.simulate.camera.styles import MIXED, STYLES
+from qrsc.simulate.output.from_video import MIXINGS
+from qrsc.simulate.output.sets import FIXED_SETS
+from qrsc.simulate.output.writers import OUTPUT_LAYOUTS
 
 SMALL = ["--frames", "2", "--size", "48x32", "--device", "cpu"]
 

@@ -15,7 +15,7 @@ SMALL = ["--steps", "1", "--batch", "1", "--size", "64x64", "--scenes", "1", "--
 @pytest.mark.usefixtures("few_textures")
 def test_a_run_and_its_continuation_write_weights_that_load(tmp_path: Path) -> None:
     from qrsc.flow import load_flow
-    from qrsc.flow.neural import NeuralFlow
+    from qrsc.flow.raft_rs.estimator import NeuralFlow
 
     folder = tmp_path / "run"
     first = CliRunner().invoke(app, ["train", "flow", str(folder), *SMALL, "--start", "raft-rs"])

@@ -13,9 +13,9 @@ from qrsc.data.dataset import Dataset, TruthInstant, index_data, load_frame, spl
 from qrsc.data.layouts import LAYOUTS, Kind, LayoutName, get_layout, index_sequences
 from qrsc.flow import FlowPair
 from qrsc.media.errors import MediaError
-from qrsc.media.frames import StoredFrame, read_frame, write_frame
-from qrsc.simulate.clips import ClipFrame
-from qrsc.simulate.writers import sequence_folder, write_sequence
+from qrsc.media.image_folder import StoredFrame, read_frame, write_frame
+from qrsc.simulate.output.writers import sequence_folder, write_sequence
+from qrsc.simulate.render.clip import ClipFrame
 from qrsc.timing import Readout
 
 SIZE = (12, 16)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from qrsc.fusion import AlignedFrames
-from qrsc.fusion.rsa2 import Rsa2Options
+from qrsc.fusion.rsa2.network import Rsa2Options
 
 SMALL = Rsa2Options(
     stem=4, widths=(8, 8, 16, 16), depths=(1, 2, 2, 1), heads=(2, 2, 4, 4), features=8, taps=3, calm=False

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc import reference_fusion
-from qrsc.fusion.adacof import adacof
+from qrsc.fusion.adacof.operator import adacof
+from qrsc.reference import fusion as reference_fusion
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from qrsc import reference_fusion
-from qrsc.fusion.convolutions import FramesConv, FramesEnlarge, Subnet, each_frame, fast, fast_forms, join_channels
-from qrsc.fusion.rsa2 import Rsa2Network, Rsa2Options
+from qrsc.fusion.rsa2.convolutions import FramesConv, FramesEnlarge, Subnet, each_frame, fast, fast_forms, join_channels
+from qrsc.fusion.rsa2.network import Rsa2Network, Rsa2Options
+from qrsc.reference import fusion as reference_fusion
 
 from .samples import SMALL, aligned_frames, randomise
 

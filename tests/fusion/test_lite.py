@@ -9,9 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from qrsc.fusion import load_fusion, mean_fusion
 from qrsc.fusion.coherent import anchored, calmed
-from qrsc.fusion.lite import LiteNetwork, LiteOptions, filter_pictures
+from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures
 from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, weighted_mean
-from qrsc.fusion.neural import NetworkFusion, build_network
+from qrsc.fusion.networks import NetworkFusion, build_network
 from qrsc.weights import WeightsError, shipped_weights
 
 from .samples import aligned_frames, randomise

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.fusion.coherent import calmed
-from qrsc.fusion.polish import Polish
+from qrsc.fusion.lite.polish import Polish
 
 from .samples import aligned_frames, randomise
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from qrsc import reference_fusion
-from qrsc.flow.network import parameter_count
+from qrsc.flow.raft_rs.network import parameter_count
 from qrsc.fusion import AlignedFrames, mean_fusion
-from qrsc.fusion.attention import Norm
 from qrsc.fusion.coherent import calmed
-from qrsc.fusion.heads import AdaCofHead, time_weights
-from qrsc.fusion.neural import NetworkFusion, tile_starts
-from qrsc.fusion.rsa2 import Rsa2Network, Rsa2Options, unit_time_distance
+from qrsc.fusion.networks import NetworkFusion, tile_starts
+from qrsc.fusion.rsa2.attention import Norm
+from qrsc.fusion.rsa2.heads import AdaCofHead, time_weights
+from qrsc.fusion.rsa2.network import Rsa2Network, Rsa2Options, unit_time_distance
+from qrsc.reference import fusion as reference_fusion
 
 from .samples import SMALL, aligned_frames, randomise
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import torch
 
-from qrsc.fusion.adacof import loop_backward, loop_forward
-from qrsc.fusion.adacof_triton import adacof_backward, adacof_forward
-from qrsc.fusion.attention import attend
-from qrsc.fusion.windows_triton import attend_windows
+from qrsc.fusion.adacof.kernels import adacof_backward, adacof_forward
+from qrsc.fusion.adacof.operator import loop_backward, loop_forward
+from qrsc.fusion.rsa2.attention import attend
+from qrsc.fusion.rsa2.window_kernels import attend_windows
 
 
 def largest_differences(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from qrsc.cli.choose import choose_scan
-from qrsc.media.clip import probe
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY, degrees, matrix_from_bytes, mirrored
+from qrsc.media.probe import probe
 from qrsc.media.tracks import set_rotation_in_file
 from qrsc.timing import SCANS, Readout
+from qrsc.video.readout import choose_scan
 
 from ..videos import Recipe, facts, make_video, texture_frames
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qrsc.simulate.atlas import build_atlas
-from qrsc.simulate.curves import HomographyCurve, polynomial_layers
-from qrsc.simulate.paths import Camera
-from qrsc.simulate.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
-from qrsc.simulate.textures import band_limited
-from qrsc.simulate.truth import seen_points
-from qrsc.simulate.worlds import World
+from qrsc.simulate.camera.curves import HomographyCurve, polynomial_layers
+from qrsc.simulate.camera.paths import Camera
+from qrsc.simulate.paint.atlas import build_atlas
+from qrsc.simulate.paint.textures import band_limited
+from qrsc.simulate.render.truth import seen_points
+from qrsc.simulate.scene.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
+from qrsc.simulate.scene.worlds import World
 
 SIZE = (96, 128)
 

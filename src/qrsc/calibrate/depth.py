@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from qrsc.calibrate.motions import ClipMotions
+from qrsc.calibrate.cell_motions import ClipMotions
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]

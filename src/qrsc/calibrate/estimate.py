@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from qrsc.calibrate.camera import fit_camera
-from qrsc.calibrate.model import COORDINATES, KNOTS, Fit, MotionModel
-from qrsc.calibrate.motions import ClipMotions
+from qrsc.backend.threads import at_most_threads
+from qrsc.calibrate.cell_motions import ClipMotions
+from qrsc.calibrate.fit_camera import fit_camera
+from qrsc.calibrate.motion_model import COORDINATES, KNOTS, Fit, MotionModel
 from qrsc.calibrate.rigid import RigidModel
 from qrsc.calibrate.spline import few_threads
-from qrsc.threads import at_most_threads
 from qrsc.timing import Scan
 
 Array = npt.NDArray[np.float64]

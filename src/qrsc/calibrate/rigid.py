@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qrsc.calibrate.bending import bends, even_filters, penalties
+from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.depth import DepthGrids
-from qrsc.calibrate.motions import ClipMotions
 from qrsc.calibrate.spline import bspline, bspline_slope, product
 
 Array = npt.NDArray[np.float64]

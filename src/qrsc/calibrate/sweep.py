@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qrsc.calibrate.source import ClipSource
+from qrsc.calibrate.grey_frames import ClipSource
 from qrsc.flow import load_flow
-from qrsc.media.pictures import above, beside, labelled
+from qrsc.media.annotate import above, beside, labelled
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout, Scan
 

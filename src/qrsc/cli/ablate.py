@@ -1,33 +1,63 @@
-"""What `qrsc ablate` does between its options and its table."""
+"""`qrsc ablate`: what each part of the method is good for."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from qrsc.cli.studies import StudyOptions, Training, published, scored, weights_lines
-from qrsc.evaluate.studies.ablation import ablation_rows, chart_names, format_ablation, write_ablation_charts
-from qrsc.evaluate.studies.entries import Manifest
-from qrsc.evaluate.studies.manifest import read_ablation
+import typer
 
-TABLE = "ablation"
+from qrsc.cli.errors import readable_errors
+from qrsc.cli.study_options import (
+    CacheFlowGiven,
+    CsvGiven,
+    DeviceGiven,
+    FlowGiven,
+    ForceGiven,
+    JsonGiven,
+    ManifestGiven,
+    MarkdownGiven,
+    MetricsGiven,
+    MinutesGiven,
+    OutGiven,
+    QuietGiven,
+    StepsGiven,
+)
 
 
-def ablate_rows(path: Path, training: Training, options: StudyOptions) -> str:
-    """Trains what is missing if asked to, scores all rows, and returns the table."""
-    manifest = read_ablation(path)
-    scores, made = scored(manifest, training, options, TABLE, chart_names(manifest))
-    rows = ablation_rows(manifest, scores)
-    return published(
-        options,
-        TABLE,
-        partial(format_ablation, manifest, rows),
-        partial(_page, manifest, made),
-        scores,
-        lambda folder: write_ablation_charts(folder, manifest, rows, made),
+@readable_errors
+def ablate(
+    manifest: ManifestGiven,
+    train: Annotated[bool, typer.Option("--train", help="First train the rows whose own weights are missing.")] = False,
+    minutes: MinutesGiven = None,
+    steps: StepsGiven = None,
+    as_json: JsonGiven = False,
+    as_markdown: MarkdownGiven = False,
+    as_csv: CsvGiven = False,
+    out: OutGiven = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="The manifest's charts.")] = None,
+    metrics: MetricsGiven = None,
+    flow: FlowGiven = None,
+    cache_flow: CacheFlowGiven = None,
+    force: ForceGiven = False,
+    quiet: QuietGiven = False,
+    device: DeviceGiven = "auto",
+) -> None:
+    """Score a manifest's variants of the method, parts of it taken away, beside the paper's ablation study."""
+    from qrsc.cli.ablate_work import ablate_rows
+    from qrsc.cli.evaluate_work import choose_format
+    from qrsc.cli.studies import StudyOptions, Training
+    from qrsc.video.readout import choose_device
+
+    options = StudyOptions(
+        form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),
+        metrics=metrics,
+        flow=flow,
+        device=choose_device(device),
+        out=out,
+        plots=plots,
+        cache_flow=cache_flow,
+        force=force,
+        quiet=quiet,
     )
-
-
-def _page(manifest: Manifest, made: str, table: str) -> str:
-    weights = "\n".join(weights_lines(manifest.variants))
-    return f"# Ablation study\n\n{made}\n\n{table}\n" + (f"\nWeights:\n\n{weights}" if weights else "")
+    typer.echo(ablate_rows(manifest, Training(train, steps, minutes), options))

@@ -11,18 +11,18 @@ from typing import Annotated
 import typer
 
 from qrsc import __version__
-from qrsc.cli.commands.ablate import ablate
-from qrsc.cli.commands.calibrate import calibrate
-from qrsc.cli.commands.cameras import cameras
-from qrsc.cli.commands.correct import correct
-from qrsc.cli.commands.data import data
-from qrsc.cli.commands.demo import demo
-from qrsc.cli.commands.evaluate import evaluate
-from qrsc.cli.commands.generalise import generalise
-from qrsc.cli.commands.simulate import simulate
-from qrsc.cli.commands.slowmo import slowmo
-from qrsc.cli.commands.train import train
-from qrsc.cli.commands.weights import weights
+from qrsc.cli.ablate import ablate
+from qrsc.cli.calibrate import calibrate
+from qrsc.cli.cameras import cameras
+from qrsc.cli.correct import correct
+from qrsc.cli.data import data
+from qrsc.cli.demo import demo
+from qrsc.cli.evaluate import evaluate
+from qrsc.cli.generalise import generalise
+from qrsc.cli.simulate import simulate
+from qrsc.cli.slowmo import slowmo
+from qrsc.cli.train import train
+from qrsc.cli.weights import weights
 
 app = typer.Typer(
     add_completion=False,

@@ -1,194 +1,207 @@
-"""What `qrsc correct` does between its options and its summary."""
+"""`qrsc correct`: rolling-shutter video in, straight video out."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import torch
-from torch import Tensor
+import typer
 
-from qrsc.cli.beside import side_by_side
-from qrsc.cli.choose import Say, choose_device
-from qrsc.cli.clips import FolderSource, Picture, SourceFrame, Target, VideoSource, open_source, open_target
-from qrsc.cli.memory import keep_freed_memory
-from qrsc.cli.options import BorderOption, ProgressOption
-from qrsc.cli.progress import reporting
-from qrsc.cli.summary import Summary
-from qrsc.media.clip import ClipInfo
-from qrsc.media.codecs import Encoding, choose_encoding
-from qrsc.media.orientation import degrees
-from qrsc.pipeline import Corrected, Corrector, Seconds
-from qrsc.threads import at_most_threads
+from qrsc.cli.clip_options import (
+    CameraGiven,
+    CodecGiven,
+    CrfGiven,
+    DeviceGiven,
+    EndGiven,
+    FlowGiven,
+    FpsGiven,
+    GammaGiven,
+    MotionGiven,
+    OutputGiven,
+    PercentGiven,
+    PixFmtGiven,
+    PresetGiven,
+    ProgressGiven,
+    ReadoutGiven,
+    ScaleGiven,
+    ScanGiven,
+    SourceGiven,
+    StartGiven,
+)
+from qrsc.cli.errors import readable_errors
+from qrsc.cli.options import (
+    BorderOption,
+    FusionOption,
+    InstantOption,
+    UnsureOption,
+    WarpOption,
+)
 
-__all__ = ["Job", "choose_device", "correct_clip"]
+EXAMPLES = """Take the jello out of a video.
 
-Crop = tuple[slice, slice]
+\b
+  qrsc correct clip.mp4 -o straight.mp4                      readout found in the clip
+  qrsc correct clip.mp4 -o straight.mp4 --readout 16         readout time of 16 ms
+  qrsc correct clip.mp4 -o straight.mp4 --gamma 0.5 --fast   quick, half a frame interval
+  qrsc correct clip.mp4 -o out.mp4 --compare both.mp4        before and after side by side
+  qrsc correct frames/ -o straight/ --gamma 0.8              a folder of images
 
-
-@dataclass(frozen=True)
-class Job:
-    """One clip to correct.
-
-    Attributes:
-        source, output: video files or folders.
-        info: of the source; None for a folder.
-        encoding: of the output; None for a folder.
-        device: where frames are corrected.
-        border: what becomes of pixels that the frame itself does not show.
-        margin: what `crop` cuts off on each side, as a part of that side's length.
-        compare: another video that gets the frames before and after side by side.
-        fps: of a video made from a folder.
-        start, end: the part of a video, in seconds.
-        overwrite: replace what is there.
-        threads: that one operation may use at most; None leaves it to the libraries.
-    """
-
-    source: Path
-    output: Path
-    info: ClipInfo | None
-    encoding: Encoding | None
-    device: torch.device
-    border: BorderOption = "fill"
-    margin: float = 0.04
-    compare: Path | None = None
-    fps: float | None = None
-    start: float | None = None
-    end: float | None = None
-    overwrite: bool = False
-    threads: int | None = None
+The output's name says whether it is a video (.mp4 .mov .mkv .webm .avi .ts) or a folder of images. Sound, subtitles,
+timestamps, rotation and colour tags are kept, and the input is never touched. Give the readout once, or have it found.
+A star marks what is taken if nothing is said.
+"""
 
 
-def correct_clip(job: Job, corrector: Corrector, *, progress: ProgressOption = "auto", say: Say) -> Summary:
-    """Corrects a clip; `say` hears what a user should know before it is done."""
-    with ExitStack() as stack:
-        if job.threads is not None:
-            stack.enter_context(at_most_threads(job.threads))
-        source, left_out = stack.enter_context(
-            open_source(
-                job.source,
-                job.info,
-                device=job.device,
-                seconds=corrector.seconds,
-                container=None if job.encoding is None else job.encoding.container,
-                start=job.start,
-                end=job.end,
-            )
+@readable_errors
+def correct(
+    source: SourceGiven,
+    output: OutputGiven,
+    gamma: GammaGiven = None,
+    readout: ReadoutGiven = None,
+    percent: PercentGiven = None,
+    camera: CameraGiven = None,
+    fps: FpsGiven = None,
+    scan: ScanGiven = None,
+    at: Annotated[
+        InstantOption | None,
+        typer.Option(metavar="ROW", show_default=False, help="Show the first, middle* or last row's instant."),
+    ] = None,
+    tau: Annotated[
+        float | None,
+        typer.Option(metavar="TIME", show_default=False, help="The same as frame intervals from the start."),
+    ] = None,
+    strength: Annotated[
+        float,
+        typer.Option(metavar="PART", min=0.0, max=1.0, show_default=False, help="Part of the correction, 0 to 1*."),
+    ] = 1.0,
+    border: Annotated[
+        BorderOption, typer.Option(metavar="HOW", show_default=False, help="fill*, crop, repeat or transparent.")
+    ] = "fill",
+    margin: Annotated[
+        float, typer.Option(metavar="PART", show_default=False, help="What crop cuts off each side: 0.04* of it.")
+    ] = 0.04,
+    start: StartGiven = None,
+    end: EndGiven = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", show_default=False, help="Quickest: flow by a search, the mean of three frames.")
+    ] = False,
+    best: Annotated[
+        bool,
+        typer.Option("--best", show_default=False, help="Slowest: a search behind the network, fields at full size."),
+    ] = False,
+    motion: MotionGiven = "path",
+    fusion: Annotated[
+        FusionOption | None,
+        typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite* or rsa2 (* on a GPU)."),
+    ] = None,
+    flow: FlowGiven = None,
+    warp: Annotated[
+        WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")
+    ] = "invert",
+    unsure: Annotated[
+        UnsureOption,
+        typer.Option(metavar="NAME", show_default=False, help="Unsure regions fade to: linear* motion, input."),
+    ] = "linear",
+    frames: Annotated[
+        int,
+        typer.Option(metavar="N", min=3, max=5, show_default=False, help="Frames looked at for each one: 3, 4 or 5*."),
+    ] = 5,
+    scale: ScaleGiven = None,
+    device: DeviceGiven = "auto",
+    codec: CodecGiven = None,
+    crf: CrfGiven = None,
+    pix_fmt: PixFmtGiven = None,
+    preset: PresetGiven = None,
+    compare: Annotated[
+        Path | None, typer.Option(metavar="FILE", show_default=False, help="Also write before and after side by side.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", show_default=False, help="Replace what has the output's name.")
+    ] = False,
+    progress: ProgressGiven = "auto",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
+    ] = False,
+) -> None:
+    from qrsc.cli.progress import print_json
+    from qrsc.media.codecs import choose_encoding, is_video_name
+    from qrsc.pipeline import Corrector
+    from qrsc.video.clips import clip_info, clip_size, require_output
+    from qrsc.video.correct import Job, correct_clip
+    from qrsc.video.readout import (
+        ReadoutOptions,
+        choose_device,
+        choose_preset,
+        choose_readout,
+        choose_scale,
+        choose_tau,
+        choose_threads,
+    )
+
+    def say(line: str) -> None:
+        if not quiet:
+            typer.echo(f"note: {line}", err=True)
+
+    require_output(source, output, compare=compare, overwrite=overwrite)
+    chosen_device = choose_device(device)
+    basis = choose_preset(fast, best)
+    info = clip_info(source)
+    given = ReadoutOptions(gamma, readout, percent, camera, fps, scan)
+    chosen = choose_readout(source, info, given, device=chosen_device, say=say)
+    encoding = None
+    if is_video_name(output):
+        if info is None and fps is None:
+            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
+        encoding = choose_encoding(
+            output,
+            info,
+            codec=codec,
+            crf=crf,
+            pixel_format=pix_fmt,
+            preset=preset,
+            quick=fast,
+            alpha=border == "transparent",
         )
-        keep_freed_memory(source.size)
-        for track in left_out:
-            say(f"left out: {track}, which {job.output.suffix} files cannot hold")
-        if job.encoding is not None and job.encoding.container == "avi":
-            say("AVI holds a constant frame rate and no start time; .mp4, .mov and .mkv keep timestamps")
-        crop = _crop(source.size, job)
-        size = source.size if crop is None else (crop[0].stop - crop[0].start, crop[1].stop - crop[1].start)
-        if job.encoding is not None and job.encoding.stored_size(size) != size:
-            say(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")
-        target: Target = stack.enter_context(
-            open_target(
-                job.output,
-                source,
-                size=size,
-                seconds=corrector.seconds,
-                encoding=job.encoding,
-                fps=job.fps,
-                overwrite=job.overwrite,
-            )
-        )
-        if job.compare is not None:
-            target = _Both(stack.enter_context(_comparison(job.compare, job, source, size)), target)
-        reporter = stack.enter_context(reporting(progress, source.frames, "correcting"))
-        summary = Summary()
-        for corrected in _run(source, target, corrector, job, crop):
-            summary.add(corrected)
-            reporter.advance()
-    return summary
+    corrector = Corrector(
+        chosen,
+        tau=choose_tau(chosen, tau, at),
+        motion=motion,
+        fusion=fusion or basis.fusion,
+        warp=warp,
+        flow=flow or basis.flow,
+        frames=frames,
+        strength=strength,
+        border="repeat" if border == "repeat" else "fill",
+        unsure=unsure,
+        scale=choose_scale(scale, clip_size(source, info)),
+        field_scale=basis.field_scale,
+        find_cuts=True,
+        find_repeats=True,
+        flows_ahead=1,
+    )
+    job = Job(
+        source,
+        output,
+        info,
+        encoding,
+        chosen_device,
+        border,
+        margin,
+        compare,
+        fps,
+        start,
+        end,
+        overwrite=overwrite,
+        # Networks asked for beside --fast have more to do than a search, and get all cores.
+        threads=choose_threads(chosen_device) if fast and flow is None and fusion is None else None,
+    )
+    summary = correct_clip(job, corrector, progress="none" if quiet else progress, say=say)
+    if quiet:
+        return
+    if progress == "json":
+        print_json(event="done", output=str(output), **summary.figures(corrector.seconds.spent))
+    else:
+        typer.echo(summary.text(f"corrected into {output}", corrector.seconds.spent))
 
 
-def _run(
-    source: FolderSource | VideoSource, target: Target, corrector: Corrector, job: Job, crop: Crop | None
-) -> Iterator[Corrected]:
-    """Reads, corrects and writes side by side; the results pass by here."""
-    waiting: deque[SourceFrame] = deque()
-    with side_by_side(source, target.take, waiting.append) as (frames, hand_over):
-        for corrected in corrector.stream(frames):
-            hand_over(_picture(corrected, waiting.popleft(), job, crop))
-            yield corrected
-
-
-def _picture(corrected: Corrected, source: SourceFrame, job: Job, crop: Crop | None) -> Picture:
-    transparent = job.border == "transparent"
-    frame: Tensor | None = corrected.frame
-    before, opaque = source.frame, corrected.valid
-    if crop is not None:
-        frame, before, opaque = (part[:, crop[0], crop[1]] for part in (corrected.frame, before, opaque))
-    elif corrected.unchanged and not transparent:
-        frame = None
-    shown = opaque if transparent else None
-    if job.compare is not None:
-        return _Compared(frame, source.origin, shown, before)
-    return Picture(frame, source.origin, shown)
-
-
-def _crop(size: tuple[int, int], job: Job) -> Crop | None:
-    if job.border != "crop":
-        return None
-    if not 0.0 < job.margin < 0.5:
-        raise ValueError(f"--margin is a part of each side, over 0 and under 0.5; got {job.margin!r}.")
-    # Even margins keep chroma samples whole.
-    down, right = (2 * round(side * job.margin / 2) for side in size)
-    return slice(down, size[0] - down), slice(right, size[1] - right)
-
-
-# --- before and after ---
-
-
-@dataclass(frozen=True)
-class _Compared(Picture):
-    """A picture with the frame as it came in, `[3, H, W]`."""
-
-    before: Tensor | None = None
-
-
-class _Both:
-    """Writes into two targets."""
-
-    def __init__(self, first: Target, second: Target) -> None:
-        self._targets = (first, second)
-
-    def take(self, item: Any) -> None:
-        for target in self._targets:
-            target.take(item)
-
-
-class _Comparison:
-    """Writes the frame as it came in beside the corrected one, as people see the picture."""
-
-    def __init__(self, target: Target, across: int) -> None:
-        self._target, self._across = target, across
-
-    def take(self, item: Any) -> None:
-        if isinstance(item, _Compared) and item.before is not None:
-            after = item.before if item.frame is None else item.frame
-            self._target.take(Picture(torch.cat([item.before, after], self._across), item.origin))
-
-
-@contextmanager
-def _comparison(
-    path: Path, job: Job, source: FolderSource | VideoSource, size: tuple[int, int]
-) -> Iterator[_Comparison]:
-    upright = job.info is None or degrees(job.info.matrix) in (0, 180)
-    with open_target(
-        path,
-        replace(source, copied=[]) if isinstance(source, VideoSource) else source,
-        size=(size[0], 2 * size[1]) if upright else (2 * size[0], size[1]),
-        seconds=Seconds(),
-        encoding=choose_encoding(path, job.info),
-        fps=job.fps,
-        overwrite=job.overwrite,
-    ) as target:
-        yield _Comparison(target, -1 if upright else -2)
+correct.__doc__ = EXAMPLES

@@ -1,39 +1,28 @@
-"""What `qrsc demo` does between its options and its figures."""
+"""`qrsc demo`: see it work without a clip of your own."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
+from typing import Annotated
 
-from qrsc.cli.progress import progress_bar
-from qrsc.evaluate.demo import run_demo
+import typer
 
-STEPS_PER_FRAME = 3  # rendering, correcting, encoding
-
-
-def show_demo(output: Path, *, size: str, frames: int, seed: int, quiet: bool) -> str:
-    """Runs the demonstration under a progress bar and returns the lines that sum it up."""
-    with progress_bar(quiet) as progress:
-        task = progress.add_task("starting", total=STEPS_PER_FRAME * frames)
-        result = run_demo(
-            output,
-            size=parse_size(size),
-            frames=frames,
-            seed=seed,
-            advance=lambda step: progress.update(task, advance=1, description=step),
-        )
-    return "\n".join(
-        [
-            f"PSNR  {result.psnr_before:.2f} -> {result.psnr_after:.2f} dB",
-            f"SSIM  {result.ssim_before:.4f} -> {result.ssim_after:.4f}",
-            *(f"wrote {path}" for path in result.files),
-        ]
-    )
+from qrsc.cli.errors import readable_errors
 
 
-def parse_size(text: str) -> tuple[int, int]:
-    """`(height, width)` from `WIDTHxHEIGHT`."""
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None or min(int(match[1]), int(match[2])) < 1:
-        raise ValueError(f"a size is WIDTHxHEIGHT, such as 640x480; got {text!r}.")
-    return int(match[2]), int(match[1])
+@readable_errors
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the files go.")] = Path(
+        "demo"
+    ),
+    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the clip.")] = "640x480",
+    frames: Annotated[int, typer.Option(min=3, help="Length of the clip.")] = 24,
+    seed: Annotated[int, typer.Option(help="Another seed, another scene.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")] = False,
+) -> None:
+    """Render a rolling-shutter clip, correct it from its pixels, and write a before/after video, still and report."""
+    from qrsc.cli.demo_work import show_demo
+
+    summary = show_demo(output, size=size, frames=frames, seed=seed, quiet=quiet)
+    if not quiet:
+        typer.echo(summary)

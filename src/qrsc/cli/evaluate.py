@@ -1,144 +1,90 @@
-"""What `qrsc evaluate` does between its options and its table."""
+"""`qrsc evaluate`: methods scored on a data set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
-import torch
+import typer
 
-from qrsc.cli.progress import progress_bar
-from qrsc.data.dataset import TruthInstant, index_data
-from qrsc.data.layouts import LayoutName, Split, get_layout
-from qrsc.evaluate.methods import FrameFolder, parse_folder
-from qrsc.evaluate.pictures import write_charts, write_worst
-from qrsc.evaluate.run import Plan, evaluate
-from qrsc.evaluate.scores import FrameScore, mean_rows
-from qrsc.evaluate.tables import TableFormat, format_rows, frame_rows
-from qrsc.timing import Readout
-
-PUBLIC: tuple[LayoutName, ...] = ("carla", "fastec", "bsrsc")
+from qrsc.cli.errors import readable_errors
+from qrsc.cli.options import DeviceOption, EvaluateLayoutOption, ScanOption, SplitOption, TruthOption
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `qrsc evaluate` that are not about the output's form."""
+@readable_errors
+def evaluate(
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Data set, one of its splits, or one sequence.")],
+    layout: Annotated[
+        EvaluateLayoutOption,
+        typer.Option(help="How it lies on disk; all: ROOT holds Carla-RS/, Fastec-RS/, BS-RSC/, any of them."),
+    ],
+    methods: Annotated[
+        str, typer.Option(metavar="NAMES", help="Methods by name, or module:function; commas between.")
+    ] = "rs,linear,qrs,cubic,multi-qrs",
+    method: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=DIR", help="Score frames that another program made; repeatable.")
+    ] = None,
+    at: Annotated[TruthOption, typer.Option(help="Instant of the truth.")] = "middle",
+    window: Annotated[
+        int, typer.Option(min=1, help="Score frames in the middle of so many: 5 as the paper does, 1 all.")
+    ] = 1,
+    gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
+    scan: Annotated[ScanOption | None, typer.Option(help="Scan direction, with --gamma.")] = None,
+    flow: Annotated[
+        str | None,
+        typer.Option(help="Optical flow by name; truth: the exact one of simulated sets. By device if not given."),
+    ] = None,
+    metrics: Annotated[
+        str, typer.Option(metavar="NAMES", help="psnr, ssim, masks, fields, lpips, warping; commas between.")
+    ] = "psnr,ssim,masks,fields",
+    split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
+    list_file: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Frames of the layout acc.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="A table in Markdown.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Also what others published for the set and instant.")
+    ] = False,
+    per_frame: Annotated[Path | None, typer.Option(metavar="FILE", help="Figures of every frame as CSV.")] = None,
+    save_frames: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the corrected frames.")] = None,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Charts, figures by frame, contact sheet of the worst frames.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the figures of finished sequences, and go on from there.")
+    ] = None,
+    cache_flow: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep flows from run to run.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Pairs of frames whose flows are found at a time. By device if not given.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    device: Annotated[DeviceOption, typer.Option(help="Where tensors live.")] = "auto",
+) -> None:
+    """Score methods on a data set and print a table of figures, the paper's beside ours."""
+    from qrsc.cli.data_work import given_readout
+    from qrsc.cli.evaluate_work import Options, choose_format, evaluate_data
+    from qrsc.flow import default_flow
+    from qrsc.video.readout import choose_device
 
-    layout: str
-    split: Split | None
-    list_file: Path | None
-    methods: str
-    folders: Sequence[str]
-    at: Literal["first", "middle", "both"]
-    window: int
-    readout: Readout | None
-    flow: str
-    metrics: str
-    device: torch.device
-    batch: int | None
-    resume: Path | None
-    flow_folder: Path | None
-    save_frames: Path | None
-
-
-def choose_format(*, as_json: bool, as_markdown: bool, as_csv: bool) -> TableFormat:
-    """The one form that is asked for; text if none is."""
-    forms: dict[TableFormat, bool] = {"json": as_json, "markdown": as_markdown, "csv": as_csv}
-    wanted = [form for form, asked in forms.items() if asked]
-    if len(wanted) > 1:
-        raise ValueError(f"give one of --{' and --'.join(wanted)}, not both: there is one table.")
-    return wanted[0] if wanted else "text"
-
-
-def evaluate_data(
-    root: Path,
-    options: Options,
-    *,
-    form: TableFormat,
-    published: bool,
-    per_frame: Path | None,
-    plots: Path | None,
-    quiet: bool,
-) -> str:
-    """Scores all that is asked for; returns the table."""
-    plans = _plans(root, options)
-    scores: list[FrameScore] = []
-    with progress_bar(quiet) as progress:
-        total = sum(len(sequence.frames) for plan in plans for sequence in plan.sequences)
-        task = progress.add_task("scoring", total=total)
-        for plan in plans:
-            progress.update(task, description=plan.title)
-            scores += evaluate(plan, advance=lambda frames: progress.advance(task, frames))
-    rows = mean_rows(scores)
-    if per_frame is not None:
-        _write(per_frame, frame_rows(scores))
-    if plots is not None:
-        write_charts(plots, rows, scores, f"{options.flow} flow")
-        _write(plots / "frames.csv", frame_rows(scores))
-        for plan in plans if any("psnr" in score.figures for score in scores) else ():
-            shown = [*plan.methods, *plan.folders][-1]
-            write_worst(plots / f"worst_{plan.title}.jpg", plan, scores, shown)
-    return format_rows(rows, form, others=published)
-
-
-def _plans(root: Path, options: Options) -> list[Plan]:
-    """One plan for each data set."""
-    if options.layout != "all":
-        return [_plan(root, options.layout, options, None)]
-    if not root.is_dir():
-        raise FileNotFoundError(f"there is no folder {root}.")
-    titles: dict[LayoutName, str] = {name: get_layout(name).title for name in PUBLIC}
-    present = [name for name in PUBLIC if (root / titles[name]).is_dir()]
-    if not present:
-        there = ", ".join(sorted(path.name for path in root.iterdir())[:8]) or "nothing"
-        raise FileNotFoundError(
-            f"no data set in {root}: folders called {', '.join(titles.values())} were looked for; it holds {there}."
-        )
-    return [_plan(root / titles[name], name, options, titles[name]) for name in present]
-
-
-def _plan(root: Path, layout: str, options: Options, part: str | None) -> Plan:
-    sequences = index_data(root, layout, split=options.split, readout=options.readout, list_file=options.list_file)
-    folders = dict(parse_folder(text) for text in options.folders)
-    methods = [name for name in options.methods.split(",") if name]
-    if part is not None:  # of several data sets, each has a folder of its own in those of frames
-        folders = {name: FrameFolder(folder.folder / part) for name, folder in folders.items()}
-    save_frames = {}
-    if options.save_frames is not None:
-        places = {name: options.save_frames / name.replace(":", "_") for name in methods}
-        save_frames = {name: place if part is None else place / part for name, place in places.items()}
-    instants: tuple[TruthInstant, ...] = ("first", "middle") if options.at == "both" else (options.at,)
-    instants = tuple(at for at in instants if _has_truth(layout, at)) or instants
-    return Plan(
-        title=_title(root, layout),
-        sequences=sequences,
+    chosen = choose_device(device)
+    form = choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv)
+    options = Options(
+        layout=layout,
+        split=split,
+        list_file=list_file,
         methods=methods,
-        folders=folders,
-        instants=instants,
-        window=options.window,
-        metrics=[name for name in options.metrics.split(",") if name],
-        flow=options.flow,
-        device=options.device,
-        batch=options.batch,
-        flow_folder=options.flow_folder,
+        folders=method or [],
+        at=at,
+        window=window,
+        readout=given_readout(gamma, scan),
+        flow=flow or default_flow(chosen),
+        metrics=metrics,
+        device=chosen,
+        batch=batch,
+        resume=resume,
+        flow_folder=cache_flow,
         save_frames=save_frames,
-        resume=options.resume,
     )
-
-
-def _has_truth(layout: str, at: TruthInstant) -> bool:
-    return at in get_layout("bsrsc" if layout == "acc" else layout).names
-
-
-def _title(root: Path, layout: str) -> str:
-    """The name of a public data set, or that of the folder."""
-    if layout == "acc":
-        return "ACC"
-    return root.resolve().name if layout in ("plain", "sim") else get_layout(layout).title
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n", encoding="utf-8")
+    typer.echo(
+        evaluate_data(root, options, form=form, published=published, per_frame=per_frame, plots=plots, quiet=quiet)
+    )

@@ -1,39 +1,63 @@
-"""What `qrsc generalise` does between its options and its table."""
+"""`qrsc generalise`: how far training on one data set carries to another."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from qrsc.cli.studies import StudyOptions, Training, published, scored, weights_lines
-from qrsc.evaluate.studies.entries import Manifest
-from qrsc.evaluate.studies.generalisation import (
-    FIGURES,
-    format_generalisation,
-    generalisation_rows,
-    heat_map_name,
-    write_heat_maps,
+import typer
+
+from qrsc.cli.errors import readable_errors
+from qrsc.cli.study_options import (
+    CacheFlowGiven,
+    CsvGiven,
+    DeviceGiven,
+    FlowGiven,
+    ForceGiven,
+    JsonGiven,
+    ManifestGiven,
+    MarkdownGiven,
+    MetricsGiven,
+    MinutesGiven,
+    OutGiven,
+    QuietGiven,
+    StepsGiven,
 )
-from qrsc.evaluate.studies.manifest import read_generalisation
-
-TABLE = "generalisation"
 
 
-def generalise_checkpoints(path: Path, training: Training, options: StudyOptions) -> str:
-    """Trains what is missing if asked to, scores every checkpoint on every data set, and returns the table."""
-    manifest = read_generalisation(path)
-    scores, made = scored(manifest, training, options, TABLE, map(heat_map_name, FIGURES))
-    rows = generalisation_rows(manifest, scores)
-    return published(
-        options,
-        TABLE,
-        partial(format_generalisation, manifest, rows),
-        partial(_page, manifest, made),
-        scores,
-        lambda folder: write_heat_maps(folder, manifest, rows, made),
+@readable_errors
+def generalise(
+    manifest: ManifestGiven,
+    train: Annotated[bool, typer.Option("--train", help="First train the checkpoints that have no weights.")] = False,
+    minutes: MinutesGiven = None,
+    steps: StepsGiven = None,
+    as_json: JsonGiven = False,
+    as_markdown: MarkdownGiven = False,
+    as_csv: CsvGiven = False,
+    out: OutGiven = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Heat maps of the relative decline.")] = None,
+    metrics: MetricsGiven = None,
+    flow: FlowGiven = None,
+    cache_flow: CacheFlowGiven = None,
+    force: ForceGiven = False,
+    quiet: QuietGiven = False,
+    device: DeviceGiven = "auto",
+) -> None:
+    """Score each of a manifest's checkpoints on each of its data sets, with the paper's relative decline rate."""
+    from qrsc.cli.evaluate_work import choose_format
+    from qrsc.cli.generalise_work import generalise_checkpoints
+    from qrsc.cli.studies import StudyOptions, Training
+    from qrsc.video.readout import choose_device
+
+    options = StudyOptions(
+        form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),
+        metrics=metrics,
+        flow=flow,
+        device=choose_device(device),
+        out=out,
+        plots=plots,
+        cache_flow=cache_flow,
+        force=force,
+        quiet=quiet,
     )
-
-
-def _page(manifest: Manifest, made: str, table: str) -> str:
-    weights = "\n".join(weights_lines(manifest.variants))
-    return f"# From one data set to another\n\n{made}\n\n{table}\n\nWeights:\n\n{weights}"
+    typer.echo(generalise_checkpoints(manifest, Training(train, steps, minutes), options))

@@ -1,180 +1,116 @@
-"""What `qrsc slowmo` does between its options and its summary."""
+"""`qrsc slowmo`: several global-shutter instants for every rolling-shutter frame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from fractions import Fraction
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import torch
-from torch import Tensor
+import typer
 
-from qrsc.cli.beside import side_by_side
-from qrsc.cli.choose import Say
-from qrsc.cli.clips import FolderSource, SourceFrame, VideoSource, open_source
-from qrsc.cli.options import KeepOption, ProgressOption
-from qrsc.cli.progress import reporting
-from qrsc.cli.summary import Summary
-from qrsc.media.atomic import atomic_file, atomic_folder
-from qrsc.media.clip import ClipInfo
-from qrsc.media.codecs import Encoding
-from qrsc.media.frames import StoredFrame, write_frame
-from qrsc.media.writer import VideoWriter, open_writer
-from qrsc.pipeline import Corrected, Corrector, Seconds
+from qrsc.cli.clip_options import (
+    CameraGiven,
+    CodecGiven,
+    CrfGiven,
+    DeviceGiven,
+    EndGiven,
+    FlowGiven,
+    FpsGiven,
+    GammaGiven,
+    MotionGiven,
+    OutputGiven,
+    PercentGiven,
+    PixFmtGiven,
+    PresetGiven,
+    ProgressGiven,
+    ReadoutGiven,
+    ScaleGiven,
+    ScanGiven,
+    SourceGiven,
+    StartGiven,
+)
+from qrsc.cli.errors import readable_errors
+from qrsc.cli.options import KeepOption
 
+EXAMPLES = """Make slow motion of a video, without its jello.
 
-@dataclass(frozen=True)
-class SlowJob:
-    """One clip to slow down.
+\b
+  qrsc slowmo clip.mp4 -o slow.mp4 --factor 4                        four times as long
+  qrsc slowmo clip.mp4 -o smooth.mp4 --factor 2 --keep duration      twice the frame rate
+  qrsc slowmo clip.mp4 -o slow.mp4 --factor 8 --readout 16           readout time of 16 ms
 
-    Attributes:
-        source, output, info, encoding, device, start, end, overwrite: as for `qrsc.cli.correct.Job`.
-        factor: instants for every frame interval.
-        keep: `rate` plays them at the clip's own rate, so that it lasts longer, without its sound; `duration` plays
-            them in the clip's own time, with its sound.
-        fps: of a video made from a folder.
-    """
-
-    source: Path
-    output: Path
-    info: ClipInfo | None
-    encoding: Encoding | None
-    device: torch.device
-    factor: int
-    keep: KeepOption = "rate"
-    fps: float | None = None
-    start: float | None = None
-    end: float | None = None
-    overwrite: bool = False
+Every instant is blended from the two frames around it, each corrected to it. Give the readout once, or have it found;
+--gamma 0 is a global shutter. A star marks what is taken if nothing is said.
+"""
 
 
-def slow_down(job: SlowJob, corrector: Corrector, *, progress: ProgressOption = "auto", say: Say) -> Summary:
-    """Makes slow motion of a clip; `say` hears what a user should know before it is done."""
-    with ExitStack() as stack:
-        sounding = job.encoding is not None and job.keep == "duration"
-        source, left_out = stack.enter_context(
-            open_source(
-                job.source,
-                job.info,
-                device=job.device,
-                seconds=corrector.seconds,
-                container=job.encoding.container if sounding and job.encoding is not None else None,
-                start=job.start,
-                end=job.end,
-            )
-        )
-        for track in left_out:
-            say(f"left out: {track}, which {job.output.suffix} files cannot hold")
-        if job.info is not None and job.encoding is not None and not sounding:
-            say(f"the clip lasts {job.factor} times as long, and its sound is left out; --keep duration keeps both")
-        target = _opened_target(stack, job, source, corrector.seconds)
-        total = None if source.frames is None else (source.frames - 1) * job.factor + 1
-        reporter = stack.enter_context(reporting(progress, total, "slowing down"))
-        summary = Summary()
-        for result in _run(source, target, corrector, job.factor):
-            summary.add(result)
-            reporter.advance()
-    return summary
+@readable_errors
+def slowmo(
+    source: SourceGiven,
+    output: OutputGiven,
+    factor: Annotated[
+        int, typer.Option(metavar="N", min=1, max=64, help="Instants for every frame, 1 to 64.", show_default=False)
+    ],
+    keep: Annotated[
+        KeepOption, typer.Option(metavar="WHAT", show_default=False, help="rate* (N times longer) or duration.")
+    ] = "rate",
+    gamma: GammaGiven = None,
+    readout: ReadoutGiven = None,
+    percent: PercentGiven = None,
+    camera: CameraGiven = None,
+    fps: FpsGiven = None,
+    scan: ScanGiven = None,
+    start: StartGiven = None,
+    end: EndGiven = None,
+    motion: MotionGiven = "path",
+    flow: FlowGiven = None,
+    scale: ScaleGiven = None,
+    device: DeviceGiven = "auto",
+    codec: CodecGiven = None,
+    crf: CrfGiven = None,
+    pix_fmt: PixFmtGiven = None,
+    preset: PresetGiven = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what has the output's name.")] = False,
+    progress: ProgressGiven = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
+) -> None:
+    from qrsc.cli.progress import print_json
+    from qrsc.media.codecs import choose_encoding, is_video_name
+    from qrsc.pipeline import Corrector
+    from qrsc.video.clips import clip_info, clip_size, require_output
+    from qrsc.video.readout import ReadoutOptions, choose_device, choose_preset, choose_readout, choose_scale
+    from qrsc.video.slowmo import SlowJob, slow_down
 
+    def say(line: str) -> None:
+        if not quiet:
+            typer.echo(f"note: {line}", err=True)
 
-def _run(
-    source: FolderSource | VideoSource, target: _Folder | _Video, corrector: Corrector, factor: int
-) -> Iterator[Corrected]:
-    with side_by_side(source, target.take, target.heard_of) as (frames, hand_over):
-        for time, result in corrector.between(frames, factor):
-            hand_over(_Instant(time, result.frame))
-            yield result
-
-
-@dataclass(frozen=True)
-class _Instant:
-    time: float  # in frame intervals
-    frame: Tensor  # [3, H, W]
-
-
-class _Folder:
-    """A folder of numbered PNG files; deep frames get 16 bits."""
-
-    def __init__(self, folder: Path, seconds: Seconds, bits: int) -> None:
-        self._folder, self._seconds, self._bits = folder, seconds, bits
-        self._count = 0
-
-    def heard_of(self, frame: SourceFrame) -> None:
-        if isinstance(frame.origin, StoredFrame):
-            self._bits = frame.origin.bits
-
-    def take(self, item: Any) -> None:
-        if not isinstance(item, _Instant):
-            return
-        with self._seconds.of("encode"):
-            path = self._folder / f"{self._count:06d}.png"
-            write_frame(path, item.frame, StoredFrame(path, item.frame, 8 if self._bits == 8 else 16, 3, None))
-        self._count += 1
-
-
-class _Video:
-    """A video whose timestamps lie between those of the source, in units that are `factor` times as fine."""
-
-    def __init__(self, writer: VideoWriter, seconds: Seconds, factor: int) -> None:
-        self._writer, self._seconds, self._factor = writer, seconds, factor
-        # Times and timestamps of source frames, told by one thread and asked for by another.
-        self._known: list[tuple[float, int]] = []
-        self._last: int | None = None
-
-    def heard_of(self, frame: SourceFrame) -> None:
-        stamp = None if isinstance(frame.origin, StoredFrame) else frame.origin.frame.pts
-        self._known.append((frame.time, round(frame.time) if stamp is None else stamp))
-
-    def take(self, item: Any) -> None:
-        if not isinstance(item, _Instant):
-            self._writer.copy(item)
-            return
-        with self._seconds.of("encode"):
-            stamp = self._stamp(item.time)
-            if self._last is not None:
-                stamp = max(stamp, self._last + 1)
-            self._writer.write_at(item.frame, stamp, 0)
-            self._last = stamp
-
-    def _stamp(self, time: float) -> int:
-        """The timestamp between those of the frames around, times the factor."""
-        while len(self._known) > 2 and self._known[1][0] <= time:
-            del self._known[0]  # never asked for again
-        (start, first), *following = self._known[:2]
-        if not following:
-            return self._factor * first
-        end, second = following[0]
-        return round(self._factor * (first + (second - first) * (time - start) / (end - start)))
-
-
-def _opened_target(
-    stack: ExitStack, job: SlowJob, source: FolderSource | VideoSource, seconds: Seconds
-) -> _Folder | _Video:
-    info = job.info
-    if job.encoding is None:
-        folder = stack.enter_context(atomic_folder(job.output, overwrite=job.overwrite))
-        return _Folder(folder, seconds, 8 if info is None else info.layout.bits)
-    work = stack.enter_context(atomic_file(job.output, overwrite=job.overwrite))
-    rate = Fraction(info.fps if info is not None else job.fps or 30.0).limit_denominator(1001)
-    if job.keep == "duration":
-        rate *= job.factor
-    time_base = info.time_base if info is not None else 1 / Fraction(job.fps or 30.0).limit_denominator(1001)
-    if job.keep == "duration":
-        time_base /= job.factor
-    writer = stack.enter_context(
-        open_writer(
-            work,
-            job.encoding,
-            source.size,
-            info=info,
-            source=source.container if isinstance(source, VideoSource) else None,
-            copied=source.copied if isinstance(source, VideoSource) else None,
-            rate=rate,
-            time_base=time_base,
-            chapters=job.keep == "duration" and job.start is None and job.end is None,
-        )
+    require_output(source, output, overwrite=overwrite)
+    chosen_device = choose_device(device)
+    info = clip_info(source)
+    given = ReadoutOptions(gamma, readout, percent, camera, fps, scan)
+    chosen = choose_readout(source, info, given, device=chosen_device, say=say)
+    encoding = None
+    if is_video_name(output):
+        if info is None and fps is None:
+            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
+        encoding = choose_encoding(output, info, codec=codec, crf=crf, pixel_format=pix_fmt, preset=preset)
+    corrector = Corrector(
+        chosen,
+        motion=motion,
+        flow=flow,
+        scale=choose_scale(scale, clip_size(source, info)),
+        field_scale=choose_preset(fast=False, best=False).field_scale,
+        find_cuts=True,
+        find_repeats=True,
+        flows_ahead=1,
     )
-    return _Video(writer, seconds, job.factor)
+    job = SlowJob(source, output, info, encoding, chosen_device, factor, keep, fps, start, end, overwrite)
+    summary = slow_down(job, corrector, progress="none" if quiet else progress, say=say)
+    if quiet:
+        return
+    if progress == "json":
+        print_json(event="done", output=str(output), **summary.figures(corrector.seconds.spent))
+    else:
+        typer.echo(summary.text(f"made for {output}", corrector.seconds.spent))
+
+
+slowmo.__doc__ = EXAMPLES

@@ -18,14 +18,15 @@ import typer
 from qrsc import __version__
 from qrsc.cli.progress import progress_bar
 from qrsc.data.layouts import SequenceFiles
-from qrsc.evaluate.flows import shared_flow
-from qrsc.evaluate.methods import load_method
-from qrsc.evaluate.scores import FrameScore, load_measures
+from qrsc.evaluate.methods.registry import load_method
+from qrsc.evaluate.methods.shared_flow import shared_flow
+from qrsc.evaluate.report.tables import TableFormat, frame_rows
+from qrsc.evaluate.run.scores import FrameScore, load_measures
 from qrsc.evaluate.studies.entries import Manifest, Variant
 from qrsc.evaluate.studies.manifest import parse_metrics
 from qrsc.evaluate.studies.scoring import Settings, score_variants
 from qrsc.evaluate.studies.sequences import sequences_of, to_render
-from qrsc.evaluate.studies.training import (
+from qrsc.evaluate.studies.study_training import (
     TrainingPlan,
     require_trainable,
     require_trained_alike,
@@ -35,7 +36,6 @@ from qrsc.evaluate.studies.training import (
     training_plan,
 )
 from qrsc.evaluate.studies.variants import require_own_weights, weights_sha256
-from qrsc.evaluate.tables import TableFormat, frame_rows
 from qrsc.flow import default_flow
 
 FORMS: dict[TableFormat, str] = {"markdown": ".md", "csv": ".csv", "json": ".json"}

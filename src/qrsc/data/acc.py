@@ -19,12 +19,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qrsc.consistency import consistency_confidence
 from qrsc.data.layouts import FrameFiles, SequenceFiles
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.media.atomic import atomic_file
-from qrsc.media.frames import read_frame
-from qrsc.motion import solve_trajectory
+from qrsc.media.image_folder import read_frame
+from qrsc.motion.consistency import consistency_confidence
+from qrsc.motion.trajectory import solve_trajectory
 from qrsc.timing import Readout
 
 VERSION = 1  # of the rule; a list says which one it was made by

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qrsc.data.layouts import Kind, SequenceFiles
 from qrsc.media.errors import MediaError
-from qrsc.media.frames import read_frame
+from qrsc.media.image_folder import read_frame
 
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 

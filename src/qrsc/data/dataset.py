@@ -13,7 +13,7 @@ from torch import Tensor
 from qrsc.data.acc import keep_listed, read_list
 from qrsc.data.layouts import FrameFiles, Kind, SequenceFiles, Split, index_sequences
 from qrsc.media.errors import MediaError
-from qrsc.media.frames import read_frame
+from qrsc.media.image_folder import read_frame
 from qrsc.timing import Readout
 
 TruthInstant = Literal["first", "middle"]  # those at which data sets have a truth

@@ -9,14 +9,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qrsc.evaluate.metrics import psnr, ssim
-from qrsc.evaluate.report import Figures, write_report
-from qrsc.media.frames import write_frame
-from qrsc.media.pictures import beside, error_picture, labelled
-from qrsc.media.video import write_video
+from qrsc.evaluate.metrics.pixels import psnr, ssim
+from qrsc.evaluate.report.page import Figures, write_report
+from qrsc.media.annotate import beside, error_picture, labelled
+from qrsc.media.image_folder import write_frame
+from qrsc.media.mp4 import write_video
 from qrsc.pipeline import Corrector
-from qrsc.simulate.demo_scene import demo_scene
-from qrsc.simulate.render import render_gs, render_rs
+from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.scene.demo_scene import demo_scene
 from qrsc.timing import Readout
 
 READOUT = Readout(0.9)

@@ -9,9 +9,9 @@ import torch
 
 from qrsc.flow.adapters import ptlflow_flow, torchvision_flow
 from qrsc.flow.dis import DisFlow
-from qrsc.flow.neural import flow_from_file, shipped_flow
 from qrsc.flow.precomputed import PrecomputedFlow
 from qrsc.flow.protocol import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows
+from qrsc.flow.raft_rs.estimator import flow_from_file, shipped_flow
 from qrsc.flow.refined import RefinedFlow
 
 __all__ = [

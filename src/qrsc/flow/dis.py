@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.colours import grey
 from qrsc.flow.protocol import FlowPair, check_pair
+from qrsc.image.colour import grey
 
 Preset = Literal["ultrafast", "fast", "medium"]
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from qrsc.flow.dis import MIN_SIDE, DisFlow, Flow, Grey, grey_pictures, landing, search
-from qrsc.flow.filling import fill_leaving
 from qrsc.flow.protocol import FlowEstimator, FlowPair
+from qrsc.motion.fill import fill_leaving
 
 WINDOW = 41  # pixels over which two flows are compared; from 15 to 81 the samples' figures differ by 0.03 dB
 # A difference of grey levels above this counts as this: it is another surface, however different.

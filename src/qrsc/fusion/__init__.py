@@ -64,6 +64,6 @@ def load_fusion(name: FusionName) -> Fusion | None:
         return mean_fusion
     if name == "coherent":
         return CoherentFusion()
-    from qrsc.fusion.neural import shipped_fusion
+    from qrsc.fusion.networks import shipped_fusion
 
     return shipped_fusion(name)

@@ -23,10 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.blurring import binomial_blur
-from qrsc.colours import from_ycc, grey, to_ycc
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, weighted_mean
+from qrsc.image.blur import binomial_blur
+from qrsc.image.colour import from_ycc, grey, to_ycc
 from qrsc.warp import Interpolation, Warped
 
 # Detail of up to about 1.5 pixels, and of about 3. A third band gains nothing on real frames.

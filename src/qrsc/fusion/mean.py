@@ -7,8 +7,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from qrsc.blurring import box_mean
 from qrsc.fusion.aligned import AlignedFrames
+from qrsc.image.blur import box_mean
 from qrsc.warp import Warped, enlarged
 
 # A frame exposed this much further from the instant (in frame intervals) counts 1/e as much. On true two- and

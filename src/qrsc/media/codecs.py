@@ -6,9 +6,9 @@ import struct
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from qrsc.media.clip import ClipInfo, pyav
 from qrsc.media.errors import MediaError
 from qrsc.media.planes import Layout, layout_of
+from qrsc.media.probe import ClipInfo, pyav
 
 # Names that people use, and the encoder that is meant.
 ENCODERS = {

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc import opencv
+from qrsc.backend import opencv
 from qrsc.media.errors import MediaError
 
 if TYPE_CHECKING:

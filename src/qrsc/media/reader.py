@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from qrsc.media.clip import ClipInfo, pyav, timestamp_slack, video_stream
 from qrsc.media.errors import MediaError
 from qrsc.media.planes import Colours
+from qrsc.media.probe import ClipInfo, pyav, timestamp_slack, video_stream
 
 if TYPE_CHECKING:
     import av

@@ -7,9 +7,9 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qrsc.media.clip import pyav, video_stream
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import Matrix
+from qrsc.media.probe import pyav, video_stream
 
 if TYPE_CHECKING:
     from av.container import InputContainer

@@ -20,11 +20,11 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.nn.functional import pad
 
-from qrsc.media.clip import ClipInfo, pyav, video_stream
 from qrsc.media.codecs import Encoding
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY
 from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, reformatted, rgb_of
+from qrsc.media.probe import ClipInfo, pyav, video_stream
 from qrsc.media.tracks import set_rotation_in_file
 
 if TYPE_CHECKING:

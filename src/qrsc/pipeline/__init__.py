@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from qrsc.pipeline.ahead import ahead, behind
-from qrsc.pipeline.arrays import correct
+from qrsc.pipeline.corrected import Corrected, Seconds, TimedFrame
 from qrsc.pipeline.corrector import (
     BORDERS,
     MOTION_ORDERS,
@@ -15,7 +14,7 @@ from qrsc.pipeline.corrector import (
     MotionName,
     Unsure,
 )
-from qrsc.pipeline.results import Corrected, Seconds, TimedFrame
+from qrsc.pipeline.whole_clip import correct
 
 __all__ = [
     "BORDERS",
@@ -30,7 +29,5 @@ __all__ = [
     "Seconds",
     "TimedFrame",
     "Unsure",
-    "ahead",
-    "behind",
     "correct",
 ]

@@ -10,25 +10,20 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from qrsc.consistency import consistency_confidence
+from qrsc.backend.prefetch import ahead
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, default_flow, find_flows, load_flow
-from qrsc.flow.filling import settle_flow, trusted_flows
 from qrsc.fusion import AlignedFrames, Fusion, FusionName, default_fusion, load_fusion, wanted_interpolation
-from qrsc.motion import ORDERS, Trajectory, fit_trajectory
-from qrsc.pipeline.ahead import ahead
-from qrsc.pipeline.fields import (
-    fade_unsure,
-    in_pixels_of,
-    partial_correction_field,
-    reduced_size,
-    resized_field,
-    resized_picture,
-)
-from qrsc.pipeline.moments import Moment, check_frame, further_flows, limits_of, timed
+from qrsc.image.resize import in_pixels_of, reduced_size, resized_field, resized_picture
+from qrsc.motion.consistency import consistency_confidence
+from qrsc.motion.fill import settle_flow
+from qrsc.motion.partial import fade_unsure, partial_correction_field
+from qrsc.motion.trajectory import ORDERS, Trajectory, fit_trajectory
+from qrsc.pipeline.align import trusted_flows
+from qrsc.pipeline.corrected import Corrected, Seconds, TimedFrame, unchanged
 from qrsc.pipeline.paths import PATH_REACH, measure_path, motion_of_frame
-from qrsc.pipeline.results import Corrected, Seconds, TimedFrame, unchanged
 from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.warping import warped_frames
+from qrsc.pipeline.window import Moment, check_frame, further_flows, limits_of, timed
 from qrsc.timing import Readout
 from qrsc.warp import (
     INTERPOLATIONS,
@@ -65,7 +60,7 @@ class Corrector:
         tau: the global-shutter instant, in frame intervals after the start of each frame; None is the middle row.
         motion: of each pixel, `linear` (order 1), `quadratic` (2) or `cubic` (3, from the flows to two frames on either
             side); the first and the last frame of a clip have one neighbour and are linear. `path` finds the camera's
-            path through 7 frames first, and a quadratic motion for what it does not explain (see `qrsc.path`).
+            path through 7 frames first, and a quadratic motion for the residual (see `qrsc.motion.camera_path`).
         fusion: `mean` merges neighbouring frames corrected to the same instant, `coherent` also keeps the detail that
             they agree on and drops noise; `none` uses each frame alone. Or the name of a network with shipped weights,
             or a function of `qrsc.fusion.AlignedFrames`; None is what suits the device, see `default_fusion` there.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qrsc.blurring import box_mean
-from qrsc.pipeline.fields import resized_field, resized_picture
-from qrsc.pipeline.moments import Moment
+from qrsc.image.blur import box_mean
+from qrsc.image.resize import resized_field, resized_picture
+from qrsc.pipeline.window import Moment
 from qrsc.warp import (
     Interpolation,
     InvertedField,

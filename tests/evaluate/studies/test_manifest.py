@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from qrsc.evaluate.published import ABLATIONS, ablation_figures, paper_figures
+from qrsc.evaluate.report.published import ABLATIONS, ablation_figures, paper_figures
 from qrsc.evaluate.studies import manifest as manifest_module
+from qrsc.evaluate.studies.checked_tables import ManifestError
 from qrsc.evaluate.studies.manifest import read_ablation, read_generalisation
-from qrsc.evaluate.studies.reading import ManifestError
-from qrsc.simulate.sets import FIXED_SETS
+from qrsc.simulate.output.sets import FIXED_SETS
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,9 +10,9 @@ import torch
 from qrsc.evaluate.studies import sequences
 from qrsc.evaluate.studies.entries import DataEntry
 from qrsc.evaluate.studies.sequences import sequences_of, to_render
-from qrsc.media.frames import read_frame
-from qrsc.simulate import sets
-from qrsc.simulate.library import texture_library
+from qrsc.media.image_folder import read_frame
+from qrsc.simulate.output import sets
+from qrsc.simulate.paint.library import texture_library
 from qrsc.timing import Readout
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qrsc.evaluate.heatmap import Cell, heat_map
+from qrsc.evaluate.report.heat_map import Cell, heat_map
 from qrsc.evaluate.studies.ablation import ablation_rows, chart_names, format_ablation, write_ablation_charts
 from qrsc.evaluate.studies.entries import DataEntry, Manifest, Variant
 from qrsc.evaluate.studies.generalisation import (

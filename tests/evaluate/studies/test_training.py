@@ -14,11 +14,11 @@ import torch
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
-from qrsc.evaluate.studies import training
+from qrsc.evaluate.studies import study_training as training
+from qrsc.evaluate.studies.checked_tables import ManifestError
 from qrsc.evaluate.studies.entries import Manifest, Variant
 from qrsc.evaluate.studies.manifest import read_ablation
-from qrsc.evaluate.studies.reading import ManifestError
-from qrsc.evaluate.studies.training import (
+from qrsc.evaluate.studies.study_training import (
     FINISHED,
     FewerFrames,
     require_trainable,
@@ -28,11 +28,12 @@ from qrsc.evaluate.studies.training import (
     training_plan,
     worlds_of,
 )
-from qrsc.learn import fusion_rendering
-from qrsc.learn.fusion_rendering import INNER_SHARES, WorldSamples
-from qrsc.learn.fusion_samples import FusionSamples
-from qrsc.simulate import sets, worlds
-from qrsc.simulate.library import TextureLibrary, texture_library
+from qrsc.learn.fusion import world_samples as fusion_rendering
+from qrsc.learn.fusion.samples import FusionSamples
+from qrsc.learn.fusion.world_samples import INNER_SHARES, WorldSamples
+from qrsc.simulate.output import sets
+from qrsc.simulate.paint.library import TextureLibrary, texture_library
+from qrsc.simulate.scene import worlds
 from qrsc.weights import read_notes
 
 from .toys import TINY_LITE, save_tiny

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from qrsc.data.dataset import index_data
-from qrsc.evaluate.flows import shared_flow
-from qrsc.evaluate.methods import METHODS
-from qrsc.evaluate.results import frame_of
-from qrsc.evaluate.run import Plan, evaluate
+from qrsc.evaluate.methods.registry import METHODS
+from qrsc.evaluate.methods.results import frame_of
+from qrsc.evaluate.methods.shared_flow import shared_flow
+from qrsc.evaluate.run.plan import Plan, evaluate
 from qrsc.evaluate.studies import scoring
 from qrsc.evaluate.studies.entries import Variant
 from qrsc.evaluate.studies.scoring import Settings, score_variants
 from qrsc.evaluate.studies.variants import identity, load_variant, method_of, require_own_weights, uncorrected
 from qrsc.fusion import AlignedFrames
-from qrsc.media.frames import read_frame
+from qrsc.media.image_folder import read_frame
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
 from qrsc.warp import Warped

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from qrsc.evaluate.scores import FrameScore
-from qrsc.fusion.neural import build_network
+from qrsc.evaluate.run.scores import FrameScore
+from qrsc.fusion.networks import build_network
 
 TINY_LITE: dict[str, Any] = {"widths": [8, 8, 8], "depths": [1, 1, 1], "calm": False}
 TINY_RSA2: dict[str, Any] = {

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qrsc.evaluate.charts import bar_chart
-from qrsc.evaluate.published import ABLATIONS, ablation_figures
-from qrsc.evaluate.scores import FrameScore, mean_rows
+from qrsc.evaluate.report.charts import bar_chart
+from qrsc.evaluate.report.published import ABLATIONS, ablation_figures
+from qrsc.evaluate.report.tables import Row, TableFormat, format_rows, lined_up, rounded
+from qrsc.evaluate.run.scores import FrameScore, mean_rows
 from qrsc.evaluate.studies.entries import Manifest
-from qrsc.evaluate.tables import Row, TableFormat, format_rows, lined_up, rounded
 
 NO_WEIGHTS = "no weights"
 FULL = "full"  # the paper's name for the row that all others are held against
@@ -32,7 +32,7 @@ def ablation_rows(manifest: Manifest, scores: Sequence[FrameScore]) -> list[dict
 
 
 def format_ablation(manifest: Manifest, rows: Sequence[Row], form: TableFormat) -> str:
-    """The table; see `qrsc.evaluate.tables.format_rows`. For reading, rows are also held against the full model."""
+    """The table (see `format_rows`); as text, rows are also compared with the full model."""
     titles = {entry.name: entry.published_as for entry in manifest.sets}
     labels = {variant.name: variant.name for variant in manifest.variants}
     if form in ("text", "markdown"):

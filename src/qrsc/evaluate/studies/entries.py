@@ -9,9 +9,9 @@ from typing import Any
 
 from qrsc.data.dataset import TruthInstant
 from qrsc.data.layouts import Split, get_layout
-from qrsc.evaluate.scores import DEFAULT_METRICS
-from qrsc.learn.alignment import AlignmentMotion
-from qrsc.learn.fusion_train import Kind
+from qrsc.evaluate.run.scores import DEFAULT_METRICS
+from qrsc.learn.fusion.alignment import AlignmentMotion
+from qrsc.learn.fusion.train_fusion import Kind
 from qrsc.timing import Readout
 
 
@@ -87,10 +87,10 @@ class Manifest:
         path: of the file.
         sets, variants: in the order of the file.
         charts: names of variants that are drawn beside each other, by the title of the chart.
-        training: settings of the training, by their names; see `qrsc.evaluate.studies.training`.
+        training: settings of the training, by their names; see `qrsc.evaluate.studies.study_training`.
         flow: by name; None is left to the device.
         at: the instant of the truth.
-        metrics: from `qrsc.evaluate.scores.METRICS`.
+        metrics: from `qrsc.evaluate.run.scores.METRICS`.
     """
 
     path: Path

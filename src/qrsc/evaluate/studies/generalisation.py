@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qrsc.evaluate.heatmap import Cell, heat_map
-from qrsc.evaluate.published import PAPER_LARGEST_DECLINE, paper_figures
-from qrsc.evaluate.scores import ABOUT, FrameScore, mean_rows
+from qrsc.evaluate.report.heat_map import Cell, heat_map
+from qrsc.evaluate.report.published import PAPER_LARGEST_DECLINE, paper_figures
+from qrsc.evaluate.report.tables import HEADINGS, Row, TableFormat, csv_rows, json_rows, lined_up, rounded
+from qrsc.evaluate.run.scores import ABOUT, FrameScore, mean_rows
 from qrsc.evaluate.studies.ablation import NO_WEIGHTS
 from qrsc.evaluate.studies.entries import Manifest
-from qrsc.evaluate.tables import HEADINGS, Row, TableFormat, csv_rows, json_rows, lined_up, rounded
 
 FIGURES = ("psnr", "ssim", "lpips")
 _LESS_IS_BETTER = ("lpips",)

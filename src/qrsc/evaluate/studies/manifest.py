@@ -10,18 +10,18 @@ from typing import Any
 
 from qrsc.data.dataset import MASKS
 from qrsc.data.layouts import LAYOUTS, SPLITS, get_layout
-from qrsc.evaluate.methods import METHODS
-from qrsc.evaluate.published import ABLATIONS
-from qrsc.evaluate.scores import METRICS
+from qrsc.evaluate.methods.registry import METHODS
+from qrsc.evaluate.report.published import ABLATIONS
+from qrsc.evaluate.run.scores import METRICS
+from qrsc.evaluate.studies.checked_tables import ManifestError, Table, read_table
 from qrsc.evaluate.studies.entries import DataEntry, Manifest, Variant
-from qrsc.evaluate.studies.reading import ManifestError, Table, read_table
 from qrsc.fusion import FUSIONS
-from qrsc.fusion.lite import LiteOptions
-from qrsc.fusion.rsa2 import Rsa2Options
-from qrsc.learn.alignment import ALIGNMENT_MOTIONS
-from qrsc.learn.fusion_train import WEIGHTS, Kind
+from qrsc.fusion.lite.network import LiteOptions
+from qrsc.fusion.rsa2.network import Rsa2Options
+from qrsc.learn.fusion.alignment import ALIGNMENT_MOTIONS
+from qrsc.learn.fusion.train_fusion import WEIGHTS, Kind
 from qrsc.pipeline import WINDOWS
-from qrsc.simulate.sets import FIXED_SETS, SCENES
+from qrsc.simulate.output.sets import FIXED_SETS, SCENES
 from qrsc.timing import Readout, parse_scan
 from qrsc.weights import shipped_weights
 

@@ -11,11 +11,11 @@ import torch
 
 from qrsc.data.dataset import TruthInstant
 from qrsc.data.layouts import SequenceFiles
-from qrsc.evaluate.flows import SharedFlow
-from qrsc.evaluate.methods import METHODS, Method
-from qrsc.evaluate.record import Record, record_key
-from qrsc.evaluate.run import Plan, evaluate
-from qrsc.evaluate.scores import FrameScore
+from qrsc.evaluate.methods.registry import METHODS, Method
+from qrsc.evaluate.methods.shared_flow import SharedFlow
+from qrsc.evaluate.run.plan import Plan, evaluate
+from qrsc.evaluate.run.record import Record, record_key
+from qrsc.evaluate.run.scores import FrameScore
 from qrsc.evaluate.studies.entries import Variant
 from qrsc.evaluate.studies.variants import identity, method_of
 from qrsc.weights import card, shipped_weights
@@ -28,7 +28,7 @@ class Settings:
     Attributes:
         flow: that all share.
         at: the instant of the truth.
-        metrics: from `qrsc.evaluate.scores.METRICS`.
+        metrics: from `qrsc.evaluate.run.scores.METRICS`.
         device: where frames are corrected and measured.
         flow_folder: keeps flows from run to run.
         record: folder that keeps the figures of every variant on every finished sequence.

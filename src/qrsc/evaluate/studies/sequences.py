@@ -9,7 +9,7 @@ import torch
 from qrsc.data.dataset import index_data
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.studies.entries import DataEntry
-from qrsc.simulate.sets import SCENES, SIZE, prepare_set
+from qrsc.simulate.output.sets import SCENES, SIZE, prepare_set
 
 
 def to_render(entry: DataEntry) -> int:

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qrsc.evaluate.flows import SharedFlow
-from qrsc.evaluate.methods import Method
-from qrsc.evaluate.results import FrameAndField, Result
+from qrsc.evaluate.methods.registry import Method
+from qrsc.evaluate.methods.results import FrameAndField, Result
+from qrsc.evaluate.methods.shared_flow import SharedFlow
 from qrsc.evaluate.studies.entries import Variant
 from qrsc.fusion import Fusion
-from qrsc.fusion.neural import NetworkFusion, fusion_from_file, shipped_fusion
-from qrsc.learn.alignment import Alignment
+from qrsc.fusion.networks import NetworkFusion, fusion_from_file, shipped_fusion
+from qrsc.learn.fusion.alignment import Alignment
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
 from qrsc.weights import WeightsError, card, file_sha256, read_notes
@@ -64,7 +64,7 @@ def _described(weights: Path | str) -> dict[str, Any]:
 
 
 def method_of(variant: Variant) -> Callable[[SharedFlow], Method]:
-    """An entry for `qrsc.evaluate.methods.METHODS` that corrects as a variant with weights does."""
+    """An entry for `qrsc.evaluate.methods.registry.METHODS` that corrects as a variant with weights does."""
 
     @cache  # the network is read when it is first needed, and once
     def fusion() -> Fusion:
@@ -97,8 +97,8 @@ def uncorrected(
     """Frames as they came, fused: what a network makes of the neighbours when no motion is solved for it.
 
     Convention
-        As a method of `qrsc.evaluate.methods`. Fields are zeros, all pixels count as valid, and time distances are
-        those of the rows.
+        As a method of `qrsc.evaluate.methods.registry`. Fields are zeros, all pixels count as valid, and time
+        distances are those of the rows.
 
     Args:
         frames: `[3, H, W]` each.

@@ -1,0 +1,1 @@
+"""What the machine offers: OpenCV, CUDA graphs, threads and memory, each behind a few functions."""

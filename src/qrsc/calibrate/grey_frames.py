@@ -1,0 +1,106 @@
+"""A clip as the estimate sees it: grey frames of moderate size, its frame rate, and the camera that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from qrsc.calibrate.cells import Grey
+from qrsc.calibrate.exif import image_camera
+from qrsc.flow.dis import MIN_SIDE
+from qrsc.media.image_folder import list_frames, read_frame, read_frames
+from qrsc.media.mp4 import read_pixels, read_video
+from qrsc.media.probe import opened, probe
+
+# Frames are scaled down to this length of their longer side for the flow: it is quicker, and its precision in parts
+# of the frame does not suffer.
+LONGEST = 640
+_MAKER_KEYS = ("com.apple.quicktime.make", "make", "com.android.manufacturer", "manufacturer")
+_MODEL_KEYS = ("com.apple.quicktime.model", "model", "com.android.model", "camera_model_name")
+
+
+@dataclass(frozen=True)
+class ClipSource:
+    """A clip on disk.
+
+    Attributes:
+        path: a video, or a folder of images.
+        size: `(height, width)` of its frames as stored.
+        fps: frames per second; None for a folder.
+        camera: maker and model as the file says, or an empty string.
+    """
+
+    path: Path
+    size: tuple[int, int]
+    fps: float | None
+    camera: str
+
+    def frames(self) -> Iterator[Tensor]:
+        """The frames `[3, H, W]`, RGB in [0, 1], as stored."""
+        if self.path.is_dir():
+            return (stored.frame for stored in read_frames(list_frames(self.path)))
+        return read_video(self.path)
+
+    def grey_frames(self, most: int | None = None, advance: Callable[[], None] | None = None) -> Iterator[Grey]:
+        """Grey pictures `[h, w]` of the frames, scaled down if they are large."""
+        scale = LONGEST / max(self.size)
+        size = [max(1, round(side * scale)) for side in self.size] if scale < 1.0 else None
+        for pixels in islice(self._pixels(), most):
+            if advance is not None:
+                advance()
+            yield _grey(pixels, size)
+
+    def _pixels(self) -> Iterator[npt.NDArray[np.uint8] | npt.NDArray[np.float32]]:
+        """The frames `[H, W, 3]`, in 8 bits or in [0, 1]."""
+        if self.path.is_dir():
+            return (np.ascontiguousarray(frame.permute(1, 2, 0).numpy()) for frame in self.frames())
+        return read_pixels(self.path)
+
+
+def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[int] | None) -> Grey:
+    """The grey picture `[h, w]` of a frame `[H, W, 3]`, of a size if one is given, each side at least `MIN_SIDE`."""
+    import cv2
+
+    grey = torch.from_numpy(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))
+    if grey.dtype != torch.uint8:
+        grey = 255.0 * grey
+    if size is not None:
+        grey = F.interpolate(grey[None, None].float(), size=size, mode="area")[0, 0]
+    picture = grey.numpy() if grey.dtype == torch.uint8 else grey.clamp(0.0, 255.0).round().byte().numpy()
+    missing = [(0, max(0, MIN_SIDE - side)) for side in picture.shape]
+    return np.pad(picture, missing, mode="edge") if any(after for _, after in missing) else picture
+
+
+def open_clip(path: Path, fps: float | None = None) -> ClipSource:
+    """A video or a folder of images; a given frame rate comes before that of the file."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {path}.")
+    if path.is_dir():
+        first = list_frames(path)[0]
+        height, width = read_frame(first).frame.shape[-2:]
+        return ClipSource(path, (height, width), fps, _full_name(*image_camera(first)))
+    info = probe(path)
+    return ClipSource(path, info.size, info.fps if fps is None else fps, _named_camera(path))
+
+
+def _named_camera(path: Path) -> str:
+    """Maker and model in the metadata of a video, as phones and some cameras write them."""
+    with opened(path) as container:
+        said = {key.casefold(): value for key, value in container.metadata.items()}
+        for stream in container.streams.video:
+            said = {key.casefold(): value for key, value in stream.metadata.items()} | said
+    maker = next((said[key] for key in _MAKER_KEYS if key in said), "")
+    return _full_name(maker, next((said[key] for key in _MODEL_KEYS if key in said), ""))
+
+
+def _full_name(maker: str, model: str) -> str:
+    """Maker and model, the maker once; empty without a model."""
+    return (model if model.casefold().startswith(maker.casefold()) else f"{maker} {model}").strip() if model else ""

@@ -1,0 +1,1 @@
+"""How close a picture, a field or a clip is to the truth."""

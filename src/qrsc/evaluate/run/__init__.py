@@ -1,0 +1,1 @@
+"""Scoring of methods on data sets, frame by frame."""

@@ -1,0 +1,1 @@
+"""The flow network that comes with the package."""

@@ -1,0 +1,194 @@
+"""The flow network: matches everywhere, refined at an eighth of the frame's size and then at a quarter.
+
+It is of the RAFT family (Teed and Deng, 2020): a recurrent step looks up the correlation of features around the
+present flow and improves it. Three things differ. The flow starts from a softmax over all matches, so that motion of
+any length is in reach of few steps. Both directions of a pair are one batch over shared features. And the last steps
+work at a quarter of the size with the frames' own pixels: the second frame is brought onto the first by the present
+flow, and what differs is part of the evidence. That is where small motion gets its precision.
+
+Convention
+    Flows are in pixels of the frame, (dx, dy), on every grid. The batch of a result holds the flows from first to
+    second, then those from second to first: `[2 B, ...]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qrsc.flow.raft_rs.correlation import (
+    correlation_pyramid,
+    global_match,
+    local_correlation,
+    look_up,
+    sample_at,
+    standardised,
+)
+from qrsc.flow.raft_rs.encoder import Encoder
+from qrsc.flow.raft_rs.update import Update, Upsampler, aligned, gather_evidence
+from qrsc.warp import pixel_grid
+
+MULTIPLE = 16  # both sides of a frame must be a multiple of this
+
+
+@dataclass(frozen=True)
+class NetworkSize:
+    """How large the network is. The defaults are the shipped one.
+
+    Attributes:
+        stem, widths, depths: of the encoder.
+        matching: channels of the features that are compared at strides 8 and 16.
+        fine_matching: the same at stride 4.
+        hidden, fine_hidden: channels of the recurrent states at strides 8 and 4.
+        levels, radius: of the correlation looked up at stride 8.
+        fine_radius: of that at stride 4.
+        steps, fine_steps: how many recurrent steps are taken at strides 8 and 4.
+    """
+
+    stem: int = 48
+    widths: tuple[int, int, int] = (80, 144, 192)
+    depths: tuple[int, int, int] = (3, 3, 2)
+    matching: int = 128
+    fine_matching: int = 48
+    hidden: int = 128
+    fine_hidden: int = 80
+    levels: int = 3
+    radius: int = 4
+    fine_radius: int = 3
+    steps: int = 4
+    fine_steps: int = 2
+
+
+@dataclass
+class Estimates:
+    """What the network found, step by step; the last of `fine` is the result.
+
+    Attributes:
+        initial: `[2 B, 2, H / 16, W / 16]`, the flow of the global match.
+        chance: `[2 B, N, N]`, with N cells of stride 16: logarithms of the probabilities behind it.
+        coarse: one `[2 B, 4, H / 4, W / 4]` per step at stride 8: flow and certainty (see `certainty.py`).
+        fine: one `[2 B, 4, H, W]` per step at stride 4.
+    """
+
+    initial: Tensor
+    chance: Tensor
+    coarse: list[Tensor] = field(default_factory=list)
+    fine: list[Tensor] = field(default_factory=list)
+
+
+class FlowNetwork(nn.Module):
+    """Both flows of frame pairs; see the module's description."""
+
+    def __init__(self, size: NetworkSize | None = None) -> None:
+        super().__init__()
+        self.size = size = NetworkSize() if size is None else size
+        self.encoder = Encoder(size.stem, size.widths, size.depths)
+        self.to_matching = nn.Conv2d(size.widths[1], size.matching, 1)
+        self.to_global = nn.Conv2d(size.widths[2], size.matching, 1)
+        self.to_fine_matching = nn.Conv2d(size.widths[0], size.fine_matching, 1)
+        self.to_state = nn.Conv2d(size.widths[1], 2 * size.hidden, 1)
+        self.to_fine_state = nn.Conv2d(size.widths[0] + size.hidden, 2 * size.fine_hidden, 1)
+        self.sharpness = nn.Parameter(torch.zeros(()))  # natural logarithm
+        self.update = Update(aligned(size.levels * (2 * size.radius + 1) ** 2 + 2), size.hidden, size.hidden)
+        self.enlarge = Upsampler(size.hidden, 2)
+        fine_evidence = aligned((2 * size.fine_radius + 1) ** 2 + 2 * 3 * 16 + 2)
+        self.fine_update = Update(fine_evidence, size.fine_hidden, size.fine_hidden)
+        self.fine_enlarge = Upsampler(size.fine_hidden, 4)
+
+    def forward(
+        self, first: Tensor, second: Tensor, every_step: bool = False, start: Tensor | None = None
+    ) -> Estimates:
+        """Flows of pairs of frames `[B, 3, H, W]` in [0, 1], H and W multiples of `MULTIPLE`.
+
+        Args:
+            every_step: also enlarge what the steps before the last found, for training.
+            start: `[2 B, 2, H / 8, W / 8]`, where the steps shall start, in place of where the global match puts them.
+        """
+        frames = torch.cat([first, second])
+        others = torch.cat([second, first])
+        quarter, eighth, sixteenth = self.encoder(frames)
+        flow, initial, chance = self._start(self.to_global(sixteenth))
+        flow, state, coarse = self._coarse_steps(eighth, flow if start is None else start, every_step)
+        flow, fine = self._fine_steps(frames, others, quarter, flow, state, every_step)
+        return Estimates(initial, chance, coarse, fine)
+
+    def rough(self, first: Tensor, second: Tensor) -> Tensor:
+        """Flows without the last steps: `[2 B, 2, H / 4, W / 4]`, for pairs as `forward` takes them."""
+        _, eighth, sixteenth = self.encoder(torch.cat([first, second]))
+        return self._coarse_steps(eighth, self._start(self.to_global(sixteenth))[0], False)[0]
+
+    def _start(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The global match, in pixels: at stride 8 to go on from, at stride 16 as found, and the chances behind it."""
+        with torch.autocast(features.device.type, enabled=False):
+            features = standardised(features)
+            cells, chance = global_match(features, _exchanged(features), self.sharpness.exp())
+            initial = 16.0 * cells
+            return F.interpolate(initial, scale_factor=2.0, mode="bilinear", align_corners=False), initial, chance
+
+    def _coarse_steps(self, features: Tensor, flow: Tensor, every_step: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The flow after the steps at stride 8, on the grid of stride 4; the state; and what was found on the way."""
+        state, context = self.to_state(features).chunk(2, dim=1)
+        state, context = torch.tanh(state), F.relu(context)
+        matching = self.to_matching(features)
+        with torch.autocast(features.device.type, enabled=False):
+            matching = standardised(matching)
+            pyramid = correlation_pyramid(matching, _exchanged(matching), self.size.levels)
+        found = []
+        for step in range(self.size.steps):
+            flow = flow.detach()
+            with torch.autocast(features.device.type, enabled=False):
+                around = look_up(pyramid, flow / 8.0, self.size.radius)
+            state, outputs = self.update(state, context, gather_evidence([around, flow / 8.0], state.dtype))
+            flow = flow + 8.0 * outputs[:, :2].float()
+            if every_step or step == self.size.steps - 1:
+                found.append(self.enlarge(torch.cat([flow, outputs[:, 2:].float()], dim=1), state))
+        return found[-1][:, :2], state, found
+
+    def _fine_steps(
+        self, frames: Tensor, others: Tensor, features: Tensor, flow: Tensor, state: Tensor, every_step: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The steps at stride 4, from a flow and a state at strides 4 and 8: the last flow, and flows at full size."""
+        matching = standardised(self.to_fine_matching(features)).to(features.dtype)
+        state = F.interpolate(state, scale_factor=2.0, mode="bilinear", align_corners=False)
+        state, context = self.to_fine_state(torch.cat([features, state], dim=1)).chunk(2, dim=1)
+        state, context = torch.tanh(state), F.relu(context)
+        pixels = F.pixel_unshuffle(frames, 4)
+        found = []
+        for step in range(self.size.fine_steps):
+            flow = flow.detach()
+            nearby = local_correlation(matching, _exchanged(matching), flow / 4.0, self.size.fine_radius)
+            difference = F.pixel_unshuffle(_difference(frames, others, flow), 4)
+            evidence = gather_evidence([nearby, pixels, difference, flow / 4.0], state.dtype)
+            state, outputs = self.fine_update(state, context, evidence)
+            flow = flow + outputs[:, :2].float()
+            if every_step or step == self.size.fine_steps - 1:
+                found.append(self.fine_enlarge(torch.cat([flow, outputs[:, 2:].float()], dim=1), state))
+        return flow, found
+
+
+def parameter_count(network: nn.Module) -> int:
+    """How many numbers a network has learned."""
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def _exchanged(features: Tensor) -> Tensor:
+    """The features of the other frame of each pair: the two halves of the batch change places."""
+    first, second = features.chunk(2)
+    return torch.cat([second, first])
+
+
+def _difference(frames: Tensor, others: Tensor, flow: Tensor) -> Tensor:
+    """What differs once the other frame is brought onto this one, 0 outside of it: `[B, 3, H, W]`.
+
+    It is taken in float32. In bfloat16 a frame is good to 1 part in 256, which is as much as is left to see here.
+    """
+    height, width = frames.shape[-2:]
+    full = F.interpolate(flow, size=(height, width), mode="bilinear", align_corners=False)
+    place = full + pixel_grid(height, width, device=frames.device)
+    moved = sample_at(others, place)
+    x, y = place[:, :1], place[:, 1:]
+    inside = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
+    return torch.where(inside, frames.float() - moved, 0.0)

@@ -1,0 +1,89 @@
+"""One step of the flow network: from what matches around the present flow to a better flow."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+OUTPUTS = 4  # dx, dy, and the two numbers that say how sure they are; see qrsc.flow.raft_rs.certainty
+
+
+def aligned(channels: int) -> int:
+    """The next multiple of 8: matrix units take channels in eights, and other counts fall to far slower kernels."""
+    return -(-channels // 8) * 8
+
+
+def gather_evidence(parts: list[Tensor], dtype: torch.dtype) -> Tensor:
+    """What is known, side by side, with channels of 0 up to a multiple of 8: `[B, C, h, w]` in a dtype."""
+    channels = sum(part.shape[1] for part in parts)
+    batch, _, height, width = parts[0].shape
+    filler = parts[0].new_zeros((batch, aligned(channels) - channels, height, width), dtype=dtype)
+    joined = torch.cat([*(part.to(dtype) for part in parts), filler], dim=1)
+    return joined.contiguous(memory_format=torch.channels_last)
+
+
+class Update(nn.Module):
+    """A gated recurrent step on a grid of cells.
+
+    Args:
+        evidence: channels of what is known about the match at the present flow; see `aligned`.
+        hidden: channels of the state, and of the context that does not change from step to step.
+        motion: channels that the evidence is condensed to.
+    """
+
+    def __init__(self, evidence: int, hidden: int, motion: int) -> None:
+        super().__init__()
+        self.from_evidence = nn.Conv2d(evidence, motion + motion // 2, 1)
+        self.motion = nn.Conv2d(motion + motion // 2, motion, 3, padding=1)
+        self.mix = nn.Conv2d(2 * hidden + motion, hidden, 1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.ReLU(), nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, hidden, 3, padding=1)
+            )
+            for _ in range(2)
+        )
+        self.gate = nn.Conv2d(hidden, 2 * hidden, 1)
+        self.head = nn.Sequential(nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, OUTPUTS, 1))
+
+    def forward(self, state: Tensor, context: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
+        """The next state, and what to do to the flow.
+
+        Args:
+            state, context: `[B, hidden, h, w]`.
+            evidence: `[B, evidence, h, w]`.
+
+        Returns:
+            state: `[B, hidden, h, w]`, between -1 and 1.
+            outputs: `[B, 4, h, w]`: a change of the flow, then the new certainty.
+        """
+        motion = F.relu(self.motion(F.relu(self.from_evidence(evidence))))
+        x = self.mix(torch.cat([state, context, motion], dim=1))
+        for block in self.blocks:
+            x = x + block(x)
+        candidate, gate = self.gate(F.relu(x)).chunk(2, dim=1)
+        state = torch.lerp(state, torch.tanh(candidate), torch.sigmoid(gate))
+        return state, self.head(state)
+
+
+class Upsampler(nn.Module):
+    """Enlarges flows: each new pixel is a mixture of the 3 x 3 cells around it, with weights read from the state."""
+
+    def __init__(self, hidden: int, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+        self.weights = nn.Sequential(
+            nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, 9 * factor * factor, 1)
+        )
+
+    def forward(self, values: Tensor, state: Tensor) -> Tensor:
+        """Values `[B, C, h, w]` (not scaled) as `[B, C, factor h, factor w]`, float32."""
+        batch, channels, height, width = values.shape
+        factor = self.factor
+        weights = 0.25 * self.weights(state).float()  # a quarter: the mixtures start soft
+        weights = weights.reshape(batch, 1, 9, factor * factor, height, width).softmax(dim=2)
+        around = F.pad(values.float(), (1, 1, 1, 1), mode="replicate")
+        shifted = [around[:, :, y : y + height, x : x + width] for y in range(3) for x in range(3)]
+        mixed = sum(weights[:, :, k] * shifted[k].unsqueeze(2) for k in range(9))
+        assert isinstance(mixed, Tensor)  # a sum of nine of them
+        return F.pixel_shuffle(mixed.reshape(batch, channels * factor * factor, height, width), factor)

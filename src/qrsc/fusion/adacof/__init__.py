@@ -1,0 +1,1 @@
+"""Adaptive collaboration of flows: the sampling operator of RSA^2-Net."""

@@ -1,0 +1,1 @@
+"""The small fusion network for CPUs."""

@@ -1,0 +1,1 @@
+"""The paper's fusion network, RSA^2-Net."""

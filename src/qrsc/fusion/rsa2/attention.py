@@ -1,0 +1,132 @@
+"""Attention within windows of each frame, and over the frames of each pixel."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+TRITON = find_spec("triton") is not None
+
+
+class WindowAttention(nn.Module):
+    """Self-attention within square windows of each frame.
+
+    The windows lie in a grid that starts `shift` pixels before the frame. Where windows reach beyond the frame they
+    are filled with zeros, which also take part: they tell the windows at the edge that they are there.
+    """
+
+    def __init__(self, channels: int, heads: int, window: int, shift: int) -> None:
+        super().__init__()
+        self.heads, self.window, self.shift = heads, window, shift
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.project = nn.Linear(channels, channels)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens `[B, T, H, W, C]` to the same shape."""
+        batch, frames, height, width, channels = tokens.shape
+        side, shift = self.window, self.shift
+        below, right = (-(height + shift)) % side, (-(width + shift)) % side
+        tokens = F.pad(tokens, (0, 0, shift, right, shift, below))
+        rows, columns = tokens.shape[2] // side, tokens.shape[3] // side
+        tokens = tokens.reshape(batch * frames, rows, side, columns, side, channels).transpose(2, 3)
+        windows = tokens.reshape(-1, side * side, channels)  # [B T rows columns, side^2, C]
+        mixed = attend(self.qkv(windows).unflatten(-1, (3, self.heads, -1)))  # [windows, side^2, heads, C / heads]
+        windows = self.project(mixed.flatten(2))
+        tokens = windows.reshape(batch * frames, rows, columns, side, side, channels).transpose(2, 3)
+        tokens = tokens.reshape(batch, frames, rows * side, columns * side, channels)
+        return tokens[:, :, shift : shift + height, shift : shift + width]
+
+
+def attend(qkv: Tensor) -> Tensor:
+    """Attention among the tokens of each window, by a kernel of ours where there is a GPU and no gradient.
+
+    Args:
+        qkv: `[windows, tokens, 3, heads, C]`, queries, keys and values.
+
+    Returns:
+        `[windows, tokens, heads, C]`.
+    """
+    tokens = qkv.shape[1]
+    half = qkv.dtype in (torch.bfloat16, torch.float16)
+    square = tokens >= 16 and tokens & (tokens - 1) == 0
+    if TRITON and qkv.is_cuda and half and square and not (torch.is_grad_enabled() and qkv.requires_grad):
+        result: Tensor = _attend_windows(qkv)
+        return result
+    query, key, value = qkv.permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+
+
+@torch.library.custom_op("qrsc::attend_windows", mutates_args=())
+def _attend_windows(qkv: Tensor) -> Tensor:
+    from qrsc.fusion.rsa2.window_kernels import attend_windows
+
+    return attend_windows(qkv)
+
+
+@_attend_windows.register_fake
+def _(qkv: Tensor) -> Tensor:
+    return qkv.new_empty(qkv.shape[0], qkv.shape[1], qkv.shape[3], qkv.shape[4])
+
+
+class TemporalAttention(nn.Module):
+    """Self-attention over the frames of each pixel.
+
+    Written out: there are as many sequences as pixels, more than the fused kernels take in one launch (65535), and each
+    is only a few frames long.
+    """
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.project = nn.Linear(channels, channels)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens `[B, T, H, W, C]` to the same shape."""
+        query, key, value = self.qkv(tokens).unflatten(-1, (3, self.heads, -1)).unbind(-3)  # [B, T, H, W, heads, c]
+        mixed = []
+        # Sums of 16 products and of a few frames; autocasting them would make float32 copies of everything.
+        with torch.autocast(tokens.device.type, enabled=False):
+            query = query * query.shape[-1] ** -0.5
+            for frame in range(tokens.shape[1]):
+                scores = (query[:, frame : frame + 1] * key).sum(-1, keepdim=True)  # [B, T, H, W, heads, 1]
+                mixed.append((torch.softmax(scores, 1) * value).sum(1))
+        result: Tensor = self.project(torch.stack(mixed, 1).flatten(-2))
+        return result
+
+
+class Norm(nn.LayerNorm):
+    """As torch's, in the precision of its tokens: autocasting would make float32 of them, and of all copies behind it.
+
+    Sums inside are in float32 in any case.
+    """
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens `[..., C]` to the same shape."""
+        weight, bias = self.weight.to(tokens.dtype), self.bias.to(tokens.dtype)
+        with torch.autocast(tokens.device.type, enabled=False):
+            return F.layer_norm(tokens, self.normalized_shape, weight, bias, self.eps)
+
+
+class Block(nn.Module):
+    """Window attention, temporal attention and a multi-layer perceptron, each beside a way past it."""
+
+    def __init__(self, channels: int, heads: int, window: int, shift: int, mlp_ratio: int) -> None:
+        super().__init__()
+        self.spatial_norm = Norm(channels)
+        self.spatial = WindowAttention(channels, heads, window, shift)
+        self.temporal_norm = Norm(channels)
+        self.temporal = TemporalAttention(channels, heads)
+        self.mlp_norm = Norm(channels)
+        self.expand = nn.Linear(channels, mlp_ratio * channels)
+        self.reduce = nn.Linear(mlp_ratio * channels, channels)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens `[B, T, H, W, C]` to the same shape."""
+        tokens = tokens + self.spatial(self.spatial_norm(tokens))
+        tokens = tokens + self.temporal(self.temporal_norm(tokens))
+        mixed: Tensor = self.reduce(F.gelu(self.expand(self.mlp_norm(tokens))))
+        return tokens + mixed

@@ -1,0 +1,1 @@
+"""Operations on single pictures: sampling, blurs, colour spaces, resizing, filling from the surroundings."""

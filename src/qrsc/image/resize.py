@@ -1,0 +1,55 @@
+"""Pictures and fields at another size.
+
+Convention
+    Resizing keeps the corners of the frame, so pixel centres of the old and the new grid differ by a fraction of a
+    pixel (as `Readout.resized` has it); fields are in pixels of the grid they live on.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qrsc.backend import opencv
+from qrsc.image.sampling import enlarged
+
+
+def reduced_size(size: tuple[int, ...], scale: float) -> tuple[int, int]:
+    """`(h, w)` of a picture of size `(H, W)` at a scale; at least one pixel."""
+    height, width = size
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def resized_picture(picture: Tensor, size: tuple[int, ...]) -> Tensor:
+    """A picture `[B, C, H, W]` at another size `(h, w)`, without aliasing; the same one if that is its size."""
+    if tuple(picture.shape[-2:]) == tuple(size):
+        return picture
+    height, width = size
+    if height >= picture.shape[-2] and width >= picture.shape[-1]:
+        return enlarged(picture, (height, width))
+    return F.interpolate(picture, size=(height, width), mode="bilinear", align_corners=False, antialias=True)
+
+
+def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
+    """A field `[B, 2, H, W]` on the grid of another size `(h, w)`, in pixels of that grid."""
+    if tuple(field.shape[-2:]) == tuple(size):
+        return field
+    # A mean over blocks is quicker than a filter against aliasing, of which smooth fields need none.
+    down, across = field.shape[-2] // size[0], field.shape[-1] // size[1]
+    if (down * size[0], across * size[1]) == tuple(field.shape[-2:]):
+        plain = opencv.takes(field)
+        resized = opencv.block_means(field, (size[0], size[1])) if plain else F.avg_pool2d(field, (down, across))
+    elif down and across:
+        resized = F.adaptive_avg_pool2d(field, (size[0], size[1]))
+    else:
+        resized = resized_picture(field, size)
+    return in_pixels_of(resized, field.shape[-2:], size)
+
+
+def in_pixels_of(field: Tensor, size: tuple[int, ...], other: tuple[int, ...]) -> Tensor:
+    """The values of a field `[B, 2, h, w]`, given in pixels of a grid `(H, W)`, in pixels of another; same grid."""
+    if tuple(size) == tuple(other):
+        return field
+    factor = torch.tensor([other[1] / size[1], other[0] / size[0]], dtype=field.dtype, device=field.device)
+    return field * factor.reshape(1, 2, 1, 1)

@@ -1,0 +1,127 @@
+"""Pairs of frames with the flows between them, as training and scoring use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from qrsc.simulate.render.rows import render_rs
+from qrsc.simulate.render.truth import rs_flow
+from qrsc.simulate.scene.surfaces import Scene
+from qrsc.timing import Readout
+
+
+@dataclass(frozen=True)
+class FlowPairs:
+    """A batch of frame pairs and the truth about them.
+
+    Attributes:
+        first, second: `[B, 3, H, W]`, frames in [0, 1].
+        forward, backward: `[B, 2, H, W]`, flows in pixels, on the first and on the second frame.
+        forward_visible, backward_visible: `[B, 1, H, W]`, bool: the point is seen in the other frame.
+        forward_known, backward_known: `[B, 1, H, W]`, bool: there is a true flow at all.
+    """
+
+    first: Tensor
+    second: Tensor
+    forward: Tensor
+    backward: Tensor
+    forward_visible: Tensor
+    backward_visible: Tensor
+    forward_known: Tensor
+    backward_known: Tensor
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, index: Tensor | slice) -> FlowPairs:
+        """Some of the pairs."""
+        return FlowPairs(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def to(self, device: torch.device | str) -> FlowPairs:
+        """The same pairs elsewhere."""
+        return FlowPairs(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+    @property
+    def both_flows(self) -> Tensor:
+        """`[2 B, 2, H, W]`: all forward flows, then all backward ones, as the network's batch is."""
+        return torch.cat([self.forward, self.backward])
+
+    @property
+    def both_visible(self) -> Tensor:
+        """`[2 B, 1, H, W]`, bool."""
+        return torch.cat([self.forward_visible, self.backward_visible])
+
+    @property
+    def both_known(self) -> Tensor:
+        """`[2 B, 1, H, W]`, bool."""
+        return torch.cat([self.forward_known, self.backward_known])
+
+
+def join_pairs(parts: Sequence[FlowPairs]) -> FlowPairs:
+    """One batch from several."""
+    return FlowPairs(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(FlowPairs)))
+
+
+@torch.no_grad()
+def render_pairs(
+    scene: Scene, readout: Readout, frames: Sequence[int], *, exposure: float = 0.0, samples: int = 1
+) -> FlowPairs:
+    """All pairs of neighbours among consecutive rolling-shutter frames of scenes.
+
+    Args:
+        scene: B scenes.
+        readout: how their frames are read.
+        frames: numbers of N frames, each one more than the last.
+        exposure, samples: as for `qrsc.simulate.render.rows.render_rs`.
+
+    Returns:
+        `(N - 1) B` pairs.
+    """
+    pictures = [render_rs(scene, readout, frame, exposure=exposure, exposures=5, samples=samples) for frame in frames]
+    parts = []
+    for (here, first), (there, second) in zip(
+        zip(frames[:-1], pictures[:-1], strict=True), zip(frames[1:], pictures[1:], strict=True), strict=True
+    ):
+        forward, forward_visible = rs_flow(scene, readout, here, there)
+        backward, backward_visible = rs_flow(scene, readout, there, here)
+        parts.append(
+            FlowPairs(
+                first,
+                second,
+                forward,
+                backward,
+                forward_visible,
+                backward_visible,
+                _known(forward, forward_visible),
+                _known(backward, backward_visible),
+            )
+        )
+    return join_pairs(parts)
+
+
+def _known(flow: Tensor, visible: Tensor) -> Tensor:
+    """Where there is a true flow: the simulator gives exactly 0 where a pixel sees no surface."""
+    return visible | (flow != 0).any(dim=1, keepdim=True)
+
+
+def mirrored(pairs: FlowPairs, generator: torch.Generator) -> FlowPairs:
+    """Each pair as it is, mirrored left to right, turned upside down, or both; at random.
+
+    A flow network does not know the scan, so that a mirrored rolling-shutter pair is as good as any.
+
+    Args:
+        generator: on the pairs' device.
+    """
+    values = {field.name: getattr(pairs, field.name) for field in fields(pairs)}
+    for dim, component in ((-1, 0), (-2, 1)):
+        chosen = torch.rand(len(pairs), 1, 1, 1, generator=generator, device=pairs.first.device) < 0.5
+        values = {name: torch.where(chosen, value.flip(dim), value) for name, value in values.items()}
+        sign = torch.ones(1, 2, 1, 1, device=pairs.first.device)
+        sign[:, component] = -1.0
+        for name in ("forward", "backward"):
+            values[name] = torch.where(chosen, values[name] * sign, values[name])
+    return FlowPairs(**values)

@@ -1,0 +1,122 @@
+"""Training samples for the fusion from data sets on disk, and from several sources at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from qrsc.data.dataset import Dataset, Sample
+from qrsc.flow import FlowEstimator
+from qrsc.fusion import mean_fusion
+from qrsc.learn.fusion.alignment import Alignment, AlignmentMotion, clip_flows
+from qrsc.learn.fusion.samples import FusionSamples, join_samples
+from qrsc.warp import Interpolation
+
+FRAMES = 5  # three that are fused, and their neighbours
+
+
+@dataclass
+class FolderSamples:
+    """Samples of windows of a data set, drawn at random; call it with a generator.
+
+    Frames are corrected whole, as they will be, and cut afterwards. Where a data set's mask says that the truth cannot
+    be asked for, the mean of the frames takes its place. What the centre frame does not show is not known here; it is
+    taken to be what its correction leaves open.
+
+    Attributes:
+        windows: of five frames.
+        size: `(height, width)` of the part that is cut out of each.
+        flow: finds flows.
+        count: samples a call.
+        device: where frames are corrected.
+        motion: what frames are brought to the instant by; see `Alignment`.
+        interpolation: of the frames.
+    """
+
+    windows: Dataset
+    size: tuple[int, int]
+    flow: FlowEstimator
+    count: int = 8
+    device: torch.device | str = "cpu"
+    motion: AlignmentMotion = "path"
+    interpolation: Interpolation = "bicubic"
+
+    def __post_init__(self) -> None:
+        if self.windows.frames != FRAMES:
+            raise ValueError(f"samples need windows of {FRAMES} frames; got {self.windows.frames}.")
+        if len(self.windows) == 0:
+            raise ValueError(f"the data set has no {FRAMES} consecutive frames with a truth for the one in the middle.")
+
+    @torch.no_grad()
+    def __call__(self, generator: torch.Generator) -> FusionSamples:
+        """New samples."""
+        chosen = torch.randint(len(self.windows), (self.count,), generator=generator).tolist()
+        return join_samples([self._sample(self.windows[index], generator) for index in chosen])
+
+    def _sample(self, sample: Sample, generator: torch.Generator) -> FusionSamples:
+        frames = sample.frames[None].to(self.device)  # [1, 5, 3, H, W]
+        flows = clip_flows(frames, self.flow) if self.motion != "none" else []
+        centre = FRAMES // 2
+        around = range(centre - 1, centre + 2)
+        align = Alignment(frames, flows, sample.readout, motion=self.motion, interpolation=self.interpolation)
+        aligned = align(around, 1, sample.tau)
+        truth = sample.truth[None].to(self.device)
+        known = sample.mask[None].to(self.device)
+        if not bool(known.all()):
+            truth = torch.where(known, truth, mean_fusion(aligned).image)
+        rows, columns = self._part(sample, generator)
+        return FusionSamples(
+            frames=aligned.frames[..., rows, columns],
+            correction_fields=aligned.correction_fields[..., rows, columns],
+            valid=aligned.valid[..., rows, columns],
+            time_distance=aligned.time_distance[..., rows, columns],
+            gamma=torch.full((1,), sample.readout.gamma, device=truth.device),
+            truth=truth[..., rows, columns],
+            seen=aligned.valid[:, 1, :, rows, columns],
+            side=torch.zeros(len(aligned.frames), dtype=torch.int64, device=aligned.frames.device),
+        )
+
+    def _part(self, sample: Sample, generator: torch.Generator) -> tuple[slice, slice]:
+        height, width = sample.truth.shape[-2:]
+        if height < self.size[0] or width < self.size[1]:
+            raise ValueError(
+                f"{sample.name} is {width}x{height}, smaller than the parts of {self.size[1]}x{self.size[0]} that are "
+                "cut out; choose a smaller size."
+            )
+        rand = torch.rand(2, generator=generator).tolist()
+        top = int(rand[0] * (height - self.size[0] + 1))
+        left = int(rand[1] * (width - self.size[1] + 1))
+        return slice(top, top + self.size[0]), slice(left, left + self.size[1])
+
+
+@dataclass
+class MixedSamples:
+    """Samples from two sources in a proportion; call it with a generator.
+
+    Attributes:
+        first, second: the sources; samples of one size.
+        share: of the samples that come from the first.
+        progress: how much of the training is done; handed on to the sources.
+    """
+
+    first: Callable[[torch.Generator], FusionSamples]
+    second: Callable[[torch.Generator], FusionSamples]
+    share: float
+    progress: Callable[[], float] = lambda: 1.0
+    _made: list[int] = field(default_factory=lambda: [0, 0])
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share <= 1.0:
+            raise ValueError(f"share must be from 0 to 1, got {self.share!r}.")
+
+    def __call__(self, generator: torch.Generator) -> FusionSamples:
+        """New samples, of the source that is behind its share."""
+        number = 0 if self._made[0] < self.share * (sum(self._made) + 1) else 1
+        source = (self.first, self.second)[number]
+        if hasattr(source, "progress"):
+            source.progress = self.progress
+        samples = source(generator)
+        self._made[number] += len(samples)
+        return samples

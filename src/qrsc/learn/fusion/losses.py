@@ -1,0 +1,191 @@
+"""What the fusion networks are held to: pixels, structure, looks; and how the terms are brought to one scale.
+
+Convention
+    Pictures are `[B, 3, H, W]` in [0, 1]; every loss is one number for each of them, `[B]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qrsc.image.blur import binomial_blur
+from qrsc.image.colour import grey
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census"]
+Scaling = Literal["proportional", "balanced"]
+TERMS: tuple[TermName, ...] = get_args(TermName)
+PUBLISHED: tuple[TermName, ...] = ("charbonnier", "perceptual", "mse")
+# Without a network that somebody else trained.
+DEFAULT: tuple[TermName, ...] = ("charbonnier", "mse", "laplacian")
+
+EPSILON = 1e-3
+FLOOR = 1e-6  # added to losses before their logarithm is taken; 60 dB
+LEAST_UNSEEN = 50  # pixels of a sample that the centre frame does not show, for them to count by themselves
+LEVELS = 4  # of the Laplacian pyramid
+CENSUS_REACH = 2  # pixels; windows of 5 x 5
+CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a full one
+VGG_WEIGHTS = "vgg16-397923af.pth"
+VGG_LAYERS = (3, 8, 15)  # after the rectifiers of the first three groups
+
+
+def charbonnier(picture: Tensor, truth: Tensor) -> Tensor:
+    """Mean of `sqrt(d^2 + 1e-6)`: nearly the absolute difference, smooth at 0."""
+    return _mean(torch.sqrt((picture - truth).square() + EPSILON**2))
+
+
+def mse(picture: Tensor, truth: Tensor) -> Tensor:
+    """Mean squared difference."""
+    return _mean((picture - truth).square())
+
+
+def laplacian(picture: Tensor, truth: Tensor) -> Tensor:
+    """Mean absolute difference of the bands of a Laplacian pyramid, each counted as much as the finest."""
+    difference = picture - truth
+    total = difference.new_zeros(len(difference))
+    for _ in range(LEVELS):
+        if min(difference.shape[-2:]) < 2:
+            break
+        coarse = F.avg_pool2d(binomial_blur(difference), 2, ceil_mode=True, count_include_pad=False)
+        spread = F.interpolate(coarse, size=difference.shape[-2:], mode="bilinear", align_corners=False)
+        total = total + _mean((difference - spread).abs())
+        difference = coarse
+    return total + _mean(difference.abs())
+
+
+def census(picture: Tensor, truth: Tensor) -> Tensor:
+    """How differently pixels stand against their neighbours: structure without regard to brightness."""
+    difference = _ranks(picture) - _ranks(truth)
+    squared = difference.square()
+    return _mean(squared / (0.1 + squared))
+
+
+def perceptual(device: torch.device | str = "cpu") -> Loss:
+    """Mean absolute difference of VGG-16's features, through torchvision.
+
+    Raises:
+        ValueError: torchvision or the weights are not there; nothing is ever downloaded.
+    """
+    network = _vgg().to(device)
+
+    def loss(picture: Tensor, truth: Tensor) -> Tensor:
+        features = network(torch.cat([picture, truth]))
+        pairs = (each.chunk(2) for each in features)
+        return sum((_mean((a - b).abs()) for a, b in pairs), picture.new_zeros(len(picture)))
+
+    return loss
+
+
+def load_term(name: TermName, device: torch.device | str = "cpu") -> Loss:
+    """A loss by name."""
+    simple: dict[str, Loss] = {"charbonnier": charbonnier, "mse": mse, "laplacian": laplacian, "census": census}
+    if name in simple:
+        return simple[name]
+    if name == "perceptual":
+        return perceptual(device)
+    raise ValueError(f"unknown loss {name!r}; choose from {', '.join(TERMS)}.")
+
+
+def balanced(values: Sequence[Tensor]) -> Tensor:
+    """The sum of losses `[B]`, all but the first scaled to its size: `L_0 + sum_k (|L_0| / |L_k|) L_k` of their means.
+
+    The ratios carry no gradient, so that each term pulls in its own direction with the same relative force. A term that
+    is exactly 0 stays out.
+    """
+    first = values[0].mean()
+    total = first
+    for value in (each.mean() for each in values[1:]):
+        size = value.detach().abs()
+        ratio = torch.where(size > 0, first.detach().abs() / torch.where(size > 0, size, 1.0), 0.0)
+        total = total + ratio * value
+    return total
+
+
+def proportional(values: Sequence[Tensor]) -> Tensor:
+    """The sum of the logarithms of losses `[B]`, in the mean over the samples.
+
+    A tenth less of an error counts alike in every sample and term, as it does in decibels. In a plain mean the samples
+    of which nothing can be made decide: one of 20 dB has a hundred times the squared error of one of 40.
+    """
+    return torch.stack([torch.log(value + FLOOR).mean() for value in values]).sum()
+
+
+def unseen_error(picture: Tensor, truth: Tensor, seen: Tensor) -> Tensor:
+    """The logarithm of the mean squared difference where the centre frame shows nothing, in the mean over the samples.
+
+    Those pixels are 2 to 3 % of a picture; in a mean over all of it they hardly count, and they are what other frames
+    are there for.
+
+    Args:
+        seen: `[B, 1, H, W]`, bool.
+    """
+    unseen = (~seen).to(picture)
+    count = unseen.flatten(1).sum(1)
+    squared = ((picture - truth).square().mean(1, keepdim=True) * unseen).flatten(1).sum(1)
+    enough = (count >= LEAST_UNSEEN).to(picture)
+    return (enough * torch.log(squared / count.clamp_min(1.0) + FLOOR)).sum() / enough.sum().clamp_min(1.0)
+
+
+class _Vgg(nn.Module):
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__()
+        self.layers = layers[: VGG_LAYERS[-1] + 1].eval().requires_grad_(False)
+        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]).reshape(1, 3, 1, 1))
+        self.register_buffer("spread", torch.tensor([0.229, 0.224, 0.225]).reshape(1, 3, 1, 1))
+
+    def forward(self, pictures: Tensor) -> list[Tensor]:
+        features, found = (pictures - self.mean) / self.spread, []
+        for number, layer in enumerate(self.layers.children()):
+            features = layer(features)
+            if number in VGG_LAYERS:
+                found.append(features)
+        return found
+
+
+def _vgg() -> _Vgg:
+    if find_spec("torchvision") is None:
+        raise ValueError(
+            "the perceptual loss needs torchvision, which is not installed; install it, or choose laplacian or census "
+            "in its place."
+        )
+    path = Path(torch.hub.get_dir()) / "checkpoints" / VGG_WEIGHTS
+    if not path.is_file():
+        raise ValueError(
+            f"the perceptual loss needs VGG's weights as {path}; get them with: python -c \"import torchvision; "
+            "torchvision.models.vgg16(weights='IMAGENET1K_V1')\", or choose laplacian or census in its place."
+        )
+    network: Any = import_module("torchvision.models").vgg16()
+    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    return _Vgg(network.features)
+
+
+def _mean(values: Tensor) -> Tensor:
+    """`[B]` from `[B, ...]`."""
+    return values.flatten(1).mean(1)
+
+
+def _ranks(picture: Tensor) -> Tensor:
+    """How much brighter each neighbour in the window is, between -1 and 1: `[B, 24, H - 4, W - 4]`."""
+    shades = grey(picture)[:, 0]
+    height, width = (side - 2 * CENSUS_REACH for side in shades.shape[-2:])
+    side = 2 * CENSUS_REACH + 1
+    middle = shades[:, CENSUS_REACH : CENSUS_REACH + height, CENSUS_REACH : CENSUS_REACH + width]
+    found = []
+    for place in range(side * side):
+        row, column = divmod(place, side)
+        if row == column == CENSUS_REACH:
+            continue
+        against = shades[:, row : row + height, column : column + width] - middle
+        found.append(against / torch.sqrt(CENSUS_SOFTNESS**2 + against.square()))
+    return torch.stack(found, 1)

@@ -1,0 +1,263 @@
+"""Training samples for the fusion from random worlds, corrected with flows as good and as bad as real ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair
+from qrsc.fusion import AlignedFrames
+from qrsc.learn.flow.world_pairs import LONGEST_EXPOSURE
+from qrsc.learn.fusion.alignment import Alignment, AlignmentMotion, clip_flows
+from qrsc.learn.fusion.samples import FusionSamples, join_samples
+from qrsc.learn.pool.augment import in_bytes
+from qrsc.simulate.camera.sensor import Sensor, apply_sensor, sample_sensor
+from qrsc.simulate.paint.library import TextureLibrary
+from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.render.truth import distortion_field, rs_flow
+from qrsc.simulate.scene.surfaces import Scene
+from qrsc.simulate.scene.worlds import sample_scenes
+from qrsc.timing import SCANS, Readout
+from qrsc.warp import Interpolation, backward_warp
+
+# What the network can learn from a sample is what neighbours and a look at the picture can mend. On 18 samples of mixed
+# styles with speeds of 0.8 to 10 % of the width, exact flows in place of estimated ones did not change the mean fusion
+# (32.8 dB), while exact fields would give 36.5: what is lost is motion between frames that no parabola follows, and it
+# makes most of the squared error. With speeds up to 40 % of the width (a fifth of the samples was above 10 %) samples
+# of 19 dB, of which nothing can be made, outweighed those of 35 to 40 dB by a hundred to one. So most clips move
+# smoothly, with the speeds and readouts of the test sets.
+STYLE_SHARES = {
+    "driving": 0.3,
+    "walking": 0.2,
+    "panning": 0.1,
+    "roll": 0.08,
+    "zoom": 0.07,
+    "drone": 0.05,
+    "hand shake": 0.2,
+}
+SPEEDS = (0.6, 10.0)  # from and to how many per cent of the width per frame, evenly in the logarithm
+GAMMAS = (0.25, 1.0)
+TRUE_FLOW_SHARE = 0.4  # of the calls take the true flow, made worse, in place of an estimate
+# Of what clip the calls show three frames, or two at the start or the end of it. Motion is found by what the clip has:
+# flows to one side at its ends, a path that two frames or seven say something about.
+CLIP_SHARES = {"whole": 0.6, "three": 0.1, "end": 0.15, "pair": 0.15}
+INNER_SHARES = {"whole": 0.85, "three": 0.15}  # the same for samples of three frames alone
+MIDDLE_SHARE = 0.75  # ask for the middle row, the others for any instant that is no closer to another frame
+# A gamma that is off by 5 % costs up to 1.7 dB that no fusion brings back.
+GAMMA_OFF_SHARE = 0.2
+GAMMA_ERROR = 0.02  # standard deviation of what gamma is off by, relative
+BLURRED_SHARE = 0.08  # each costs as much as five others
+# Real frames are softer, have noise and were compressed: there, sharper sampling, worth 0.7 dB on simulated clips that
+# are as rendered, costs 0.15 to 0.5 dB. The network has to tell which is which.
+CAMERA_SHARE = 0.5  # of the calls go through lens, sensor and compression
+CAMERA_EFFECTS = ("blur", "noise", "compression")
+NOISE = 0.025  # standard deviation of the noisiest values of the others
+MISPLACED = 3.0  # pixels, by which boundaries of the motion are typically displaced in the worst of true flows
+
+
+@dataclass
+class WorldSamples:
+    """Renders samples of random worlds; call it with a generator.
+
+    Attributes:
+        textures: on the device that samples shall be rendered on.
+        size: `(height, width)` of the frames.
+        flow: finds flows; None takes true ones, made worse, for all.
+        scenes: worlds a call.
+        frames: consecutive frames of each, 5 or more; a call gives `scenes (frames - 4)` samples of three frames.
+        speed: factor on the usual image speeds.
+        styles: part of the calls that move in each of `qrsc.simulate.camera.styles.STYLES`.
+        speeds: from and to how many per cent of the width per frame, evenly in the logarithm.
+        gammas: from and to which readout, evenly.
+        camera: part of the calls whose frames go through lens, sensor and compression.
+        clips: part of the calls that show frames of each kind of clip; see `CLIP_SHARES`.
+        motion: what frames are brought to the instant by; see `Alignment`.
+        interpolation: of the frames.
+        progress: how much of the training is done; not used, but set by training.
+    """
+
+    textures: TextureLibrary
+    size: tuple[int, int]
+    flow: FlowEstimator | None = None
+    scenes: int = 8
+    frames: int = 7
+    speed: float = 1.0
+    styles: Mapping[str, float] = field(default_factory=lambda: STYLE_SHARES)
+    speeds: tuple[float, float] = SPEEDS
+    gammas: tuple[float, float] = GAMMAS
+    camera: float = CAMERA_SHARE
+    clips: Mapping[str, float] = field(default_factory=lambda: CLIP_SHARES)
+    motion: AlignmentMotion = "path"
+    interpolation: Interpolation = "bicubic"
+    progress: Callable[[], float] = lambda: 1.0
+
+    def __post_init__(self) -> None:
+        if self.frames < 5:
+            raise ValueError(f"a sample needs five frames, three and their neighbours; got {self.frames}.")
+        if not set(self.clips) <= set(CLIP_SHARES):
+            raise ValueError(f"clips are one or more of {', '.join(CLIP_SHARES)}; got {', '.join(self.clips)}.")
+
+    @torch.no_grad()
+    def __call__(self, generator: torch.Generator) -> FusionSamples:
+        """New samples."""
+        rand = dict(zip(_DRAWN, torch.rand(len(_DRAWN), generator=generator).tolist(), strict=True))
+        normal = float(torch.randn((), generator=generator))
+        low, high = self.gammas
+        readout = Readout(low + (high - low) * rand["gamma"], SCANS[int(rand["scan"] * len(SCANS))])
+        tau = 0.5 * readout.gamma + (0.0 if rand["middle"] < MIDDLE_SHARE else rand["tau"] - 0.5)
+        exposure = LONGEST_EXPOSURE * rand["exposure"] if rand["blur"] < BLURRED_SHARE else 0.0
+        speed = self.speed * _speeds(self.scenes, self.size[1], self.speeds, generator)
+        style = _chosen(self.styles, rand["style"])
+        scene = sample_scenes(
+            self.scenes, self.size, style, generator, textures=self.textures, frames=self.frames, speed=speed
+        ).scene
+        frames = torch.stack(
+            [render_rs(scene, readout, k, exposure=exposure, exposures=5) for k in range(self.frames)], 1
+        )
+        filmed = rand["camera"] < self.camera
+        camera = sample_sensor(self.scenes, self.frames, generator, effects=CAMERA_EFFECTS if filmed else ())
+        noise = NOISE * rand["noise"] ** 2
+        frames = in_bytes(apply_sensor(frames, camera, generator) if filmed else _noisy(frames, noise, generator))
+        flows: list[ConfidentFlows] = []
+        if self.motion == "none":
+            pass  # nothing is moved
+        elif self.flow is None or rand["true flow"] < TRUE_FLOW_SHARE:
+            flows = _true_flows(scene, readout, self.frames, generator)
+        else:
+            flows = clip_flows(frames, self.flow)
+        off = 1.0 + GAMMA_ERROR * normal if rand["gamma off"] < GAMMA_OFF_SHARE else 1.0
+        taken = Readout(min(1.0, readout.gamma * off), readout.scan)
+
+        def clip(first: int, last: int) -> Alignment:
+            part = frames[:, first : last + 1], flows[first:last]
+            return Alignment(*part, taken, motion=self.motion, interpolation=self.interpolation)
+
+        shown = _chosen(self.clips, rand["clip"])
+        side = 0 if shown in ("whole", "three") else -1 if rand["side"] < 0.5 else 1
+        whole = clip(0, self.frames - 1) if shown == "whole" else None
+        parts = []
+        for centre in range(2, self.frames - 2):
+            before, after = (centre - 1 if side <= 0 else centre), (centre + 1 if side >= 0 else centre)
+            first = before if shown in ("three", "pair") or side > 0 else 0
+            last = after if shown in ("three", "pair") or side < 0 else self.frames - 1
+            align = clip(first, last) if whole is None else whole
+            aligned = align(range(before - first, after + 1 - first), centre - before, tau)
+            aligned = _completed(aligned, side)
+            parts.append(
+                FusionSamples(
+                    aligned.frames,
+                    aligned.correction_fields,
+                    aligned.valid,
+                    aligned.time_distance,
+                    torch.full((self.scenes,), taken.gamma, device=frames.device),
+                    _through_lens(render_gs(scene, centre + tau, exposure=exposure, exposures=5), camera, generator),
+                    distortion_field(scene, readout, centre, centre + tau)[1],
+                    torch.full((self.scenes,), side, device=frames.device),
+                )
+            )
+        return join_samples(parts)
+
+
+_DRAWN = (
+    "gamma",
+    "scan",
+    "middle",
+    "tau",
+    "exposure",
+    "blur",
+    "noise",
+    "true flow",
+    "gamma off",
+    "clip",
+    "side",
+    "style",
+    "camera",
+)
+
+
+def _speeds(batch: int, width: int, shares: tuple[float, float], generator: torch.Generator) -> Tensor:
+    """Typical image speeds in pixels per frame, from and to so many per cent of the width: `[B]`."""
+    low, high = (math.log(0.01 * width * share) for share in shares)
+    return torch.exp(low + (high - low) * torch.rand(batch, generator=generator, dtype=torch.float64))
+
+
+def _chosen(shares: Mapping[str, float], drawn: float) -> str:
+    """A name by its share, from a number between 0 and 1."""
+    total = 0.0
+    for name, share in shares.items():
+        total += share
+        if drawn < total:
+            return name
+    return list(shares)[-1]  # shares that add up to a little less than 1
+
+
+def _completed(aligned: AlignedFrames, side: int) -> AlignedFrames:
+    """Three frames, with a black one in the place of the neighbour that is not there; see `FusionSamples.side`."""
+    if side == 0:
+        return aligned
+
+    def with_nothing(values: Tensor) -> Tensor:
+        nothing = torch.zeros_like(values[:, :1])
+        return torch.cat([values, nothing] if side < 0 else [nothing, values], 1)
+
+    return AlignedFrames(
+        with_nothing(aligned.frames),
+        with_nothing(aligned.correction_fields),
+        with_nothing(aligned.valid),
+        with_nothing(aligned.time_distance),
+        1,
+        aligned.gamma,
+    )
+
+
+def _noisy(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Frames `[B, N, 3, H, W]` with noise that grows with the square root of the light."""
+    seed = int(torch.randint(2**31, (), generator=generator))
+    grain = torch.randn(frames.shape, generator=torch.Generator(frames.device).manual_seed(seed), device=frames.device)
+    return frames + noise * (0.3 + frames.clamp_min(0.0).sqrt()) * grain
+
+
+def _through_lens(picture: Tensor, camera: Sensor, generator: torch.Generator) -> Tensor:
+    """The truth `[B, 3, H, W]` as sharp as the camera's lens, without its noise and compression."""
+    return picture if camera.blur is None else apply_sensor(picture[:, None], Sensor(blur=camera.blur), generator)[:, 0]
+
+
+def _true_flows(scene: Scene, readout: Readout, count: int, generator: torch.Generator) -> list[ConfidentFlows]:
+    """True flows between neighbours, made worse."""
+    forward = [rs_flow(scene, readout, k, k + 1)[0] for k in range(count - 1)]
+    backward = [rs_flow(scene, readout, k + 1, k)[0] for k in range(count - 1)]
+    strength = torch.rand(scene.batch, generator=generator).to(scene.device)
+    pairs = zip(_worse(forward, strength, generator), _worse(backward, strength, generator), strict=True)
+    return [ConfidentFlows(FlowPair(there, back), None, None) for there, back in pairs]
+
+
+def _worse(flows: Sequence[Tensor], strength: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """Flows `[B, 2, H, W]` with the faults of estimates: waves of error, some growing with the motion, and boundaries
+    in the wrong place.
+
+    Args:
+        strength: `[B]`, 0 to 1.
+    """
+    strong = strength.reshape(-1, 1, 1, 1).square()
+    results = []
+    for flow in flows:
+        coarse, fine, place = (_waves(flow, cells, generator) for cells in (32, 8, 16))
+        # Read a little beside: where the motion is smooth that changes nothing.
+        moved = backward_warp(flow, MISPLACED * strong * place).image
+        blurred = F.avg_pool2d(F.pad(moved, (2, 2, 2, 2), mode="replicate"), 5, 1)
+        moved = torch.lerp(moved, blurred, (2.0 * strong).clamp(max=1.0))
+        length = torch.linalg.vector_norm(moved, dim=1, keepdim=True)
+        results.append(moved + strong * ((0.8 + 0.04 * length) * coarse + 0.5 * fine))
+    return results
+
+
+def _waves(like: Tensor, cell: int, generator: torch.Generator) -> Tensor:
+    """Smooth noise of unit variance in cells of so many pixels, `[B, 2, H, W]`."""
+    height, width = like.shape[-2:]
+    small = torch.randn(len(like), 2, -(-height // cell) + 1, -(-width // cell) + 1, generator=generator)
+    return F.interpolate(small.to(like), size=(height, width), mode="bicubic", align_corners=False)

@@ -1,0 +1,1 @@
+"""A pool of rendered samples on the training device."""

@@ -1,0 +1,205 @@
+"""A pool of rendered samples on the training device, always being renewed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import fields
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from qrsc.backend.cuda_graphs import unrecorded
+from qrsc.learn.flow.pairs import FlowPairs, mirrored
+from qrsc.learn.pool.augment import photometric
+from qrsc.simulate.output.sets import require_free_seed
+
+Renderer = Callable[[torch.Generator], FlowPairs]
+
+
+class Samples(Protocol):
+    """A dataclass of tensors, all with the samples along their first dimension."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __len__(self) -> int: ...
+
+
+Batch = TypeVar("Batch", bound=Samples)
+AnyPool = TypeVar("AnyPool", bound="Pool[Any]")
+
+
+class Pool(Generic[Batch]):
+    """Batches of samples, drawn at random from a pool into which new ones are rendered.
+
+    A rendered sample is drawn `uses` times on average before it is replaced, each time augmented in another way;
+    what kind of samples they are, and how they are kept and augmented, is up to a subclass. On a CUDA device a thread
+    of its own renders on a stream of its own: rendering waits for the device many times a batch, and training would
+    have to wait with it. Elsewhere the pool is renewed between batches, and the same seed gives the same batches.
+
+    Args:
+        render: takes a generator (on the CPU) and returns new samples, on the device that it likes.
+        capacity: how many samples are kept. It should be many times the number that `render` returns.
+        device: where the samples are kept and the batches come from.
+        uses: how often a sample is drawn on average.
+        seed: of everything random here; under 2**30, so that it never makes a scene of the fixed test sets.
+
+    Attributes:
+        kind_of: the field of the samples, `[B]` of whole numbers, that says of which kind each one is; without one all
+            are ordinary.
+    """
+
+    kind_of: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        render: Callable[[torch.Generator], Batch],
+        *,
+        capacity: int,
+        device: torch.device | str,
+        uses: float = 2.0,
+        seed: int = 0,
+    ) -> None:
+        if capacity < 1 or uses <= 0:
+            raise ValueError(f"capacity must be at least 1 and uses over 0; got {capacity} and {uses}.")
+        self.device = torch.device(device)
+        self.capacity = capacity
+        self.uses = uses
+        self.rendered = 0
+        self.drawn = 0
+        self._render = render
+        self._rendering = torch.Generator().manual_seed(require_free_seed(2 * seed))
+        self._drawing = torch.Generator(self.device).manual_seed(2 * seed + 1)
+        self._store: dict[str, Tensor] = {}
+        self._kinds = torch.zeros(capacity, dtype=torch.int64)
+        self._changed = threading.Condition()
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._written: torch.cuda.Event | None = None
+        self._read: torch.cuda.Event | None = None
+
+    def __enter__(self: AnyPool) -> AnyPool:
+        if self.device.type == "cuda":
+            self._thread = threading.Thread(target=self._render_until_closed, name="render", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Rendered tensors by their names, as they shall be kept."""
+        raise NotImplementedError
+
+    def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> Batch:
+        """A batch from kept tensors by their names, changed at random; the generator is on the pool's device."""
+        raise NotImplementedError
+
+    def draw(self, count: int, kind: int = 0) -> Batch:
+        """A batch of `count` samples, augmented.
+
+        Args:
+            kind: of which they shall be, by the field `kind_of`; of 0, the ordinary one, if there are none of it yet.
+        """
+        self._wait_for_samples(count)
+        with self._changed:
+            alike = self._of_kind(kind)
+            if len(alike) == 0:
+                alike = self._of_kind(0)
+            drawn_of_them = torch.randint(len(alike), (count,), generator=self._drawing, device=self.device)
+            index = alike.to(self.device)[drawn_of_them]
+            if self._written is not None:
+                torch.cuda.current_stream(self.device).wait_event(self._written)
+            drawn = {name: values.index_select(0, index) for name, values in self._store.items()}
+            if self.device.type == "cuda":
+                self._read = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stubs
+                self._read.record(torch.cuda.current_stream(self.device))
+            self.drawn += count
+            self._changed.notify_all()
+        return self.augmented(drawn, self._drawing)
+
+    def _of_kind(self, kind: int) -> Tensor:
+        """The places of all samples of a kind, on the CPU."""
+        return (self._kinds[: min(self.rendered, self.capacity)] == kind).nonzero()[:, 0]
+
+    def _wait_for_samples(self, count: int) -> None:
+        """Return once there are enough samples to draw from, rendering them here if no thread does."""
+        if self._thread is None:
+            while self.rendered < count or self.rendered * self.uses < self.drawn + count or len(self._of_kind(0)) == 0:
+                self._add(self._render(self._rendering))
+            return
+        with self._changed:
+            # A few batches' worth before the first step: a pool of one batch would be learned by heart.
+            enough = min(4 * count, self.capacity)
+            self._changed.wait_for(
+                lambda: (self.rendered >= enough and len(self._of_kind(0)) > 0) or self._failure is not None
+            )
+            if self._failure is not None:
+                raise RuntimeError("rendering of training samples failed; the cause is above.") from self._failure
+
+    def _render_until_closed(self) -> None:
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # torch's stubs
+        try:
+            with torch.cuda.stream(stream), unrecorded():
+                while not self._closing:
+                    self._add(self._render(self._rendering))
+                    with self._changed:
+                        self._changed.wait_for(
+                            lambda: (
+                                self._closing
+                                or self.rendered < self.capacity // 4
+                                or self.rendered * self.uses < self.drawn
+                                or len(self._of_kind(0)) == 0
+                            )
+                        )
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _add(self, samples: Batch) -> None:
+        """Put new samples in the place of the oldest."""
+        values = {field.name: getattr(samples, field.name).to(self.device) for field in fields(samples)}
+        values = self.packed(values)
+        with self._changed:
+            if not self._store:
+                self._store = {
+                    name: value.new_zeros((self.capacity, *value.shape[1:])) for name, value in values.items()
+                }
+            if self._read is not None:
+                torch.cuda.current_stream(self.device).wait_event(self._read)
+            places = (self.rendered + torch.arange(len(samples))).remainder(self.capacity)
+            if self.kind_of is not None:
+                self._kinds[places] = values[self.kind_of].to("cpu")
+            slots = places.to(self.device)
+            for name, value in values.items():
+                self._store[name].index_copy_(0, slots, value)
+            if self.device.type == "cuda":
+                self._written = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stubs
+                self._written.record(torch.cuda.current_stream(self.device))
+            self.rendered += len(samples)
+            self._changed.notify_all()
+
+
+class PairPool(Pool[FlowPairs]):
+    """Batches of pairs, mirrored, graded and made noisy in another way each time."""
+
+    def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Frames in 8 bits, as cameras deliver them."""
+        return {**values, **{name: (values[name] * 255.0).round().to(torch.uint8) for name in ("first", "second")}}
+
+    def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> FlowPairs:
+        """Pairs, augmented."""
+        for name in ("first", "second"):
+            drawn[name] = drawn[name].float() / 255.0
+        pairs = mirrored(FlowPairs(**drawn), generator)
+        first, second = photometric(pairs.first, pairs.second, generator)
+        return FlowPairs(first, second, *(getattr(pairs, field.name) for field in fields(pairs)[2:]))

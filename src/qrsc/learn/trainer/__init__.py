@@ -1,0 +1,1 @@
+"""What every training run shares: device, seeds, checkpoints, schedule."""

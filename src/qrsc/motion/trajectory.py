@@ -1,0 +1,384 @@
+"""How each pixel moves: trajectories of order 1, 2 or 3 fitted in closed form to optical flows.
+
+A point seen at `m0` moves as `m0 + v t + a t^2 / 2 + j t^3 / 6`, with `t` counted from its own exposure. A flow to
+another frame gives its displacement `u` at a known time `t`: the row on which it lands says when it was seen there.
+Divided by that time, every flow is one sample of the mean velocity
+
+    u / t = v + (a / 2) t + (j / 6) t^2,
+
+so the motion is a small polynomial regression of mean velocities over time, pixel by pixel. With as many flows as
+unknowns and equal weights it passes through all of them: Cramer's solution of the paper's equations. Confidences weigh
+the flows, and a little regularisation draws a pixel that is seen on one side only to the linear model from that side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from qrsc.image.pyramid_fill import fill_from_around
+from qrsc.motion.consistency import MAX_FLOW, longest
+from qrsc.timing import Readout
+
+ORDERS = {"linear": 1, "quadratic": 2, "cubic": 3}
+
+# Two exposures closer than this (in frame intervals; neighbours are about 1 apart) say nothing about the motion
+# between them: a point would have to move by more than 99 % of the scanned length to be exposed so soon again.
+MIN_TIME = 1e-2
+# Weight of an acceleration among those around it, and the power that it falls off with as less of it is known: the
+# fainter, the wider is what counts as around.
+FAINT, POWER = 0.05, 4
+
+Step = TypeVar("Step", int, float)
+
+
+class SharedMotion(Protocol):
+    """A motion that the pixels of a frame share, such as the camera's: see `qrsc.motion.camera_path`."""
+
+    def displacement_at(self, time: Tensor | float, /) -> Tensor:
+        """Where it takes each pixel at a time after the pixel's exposure, `[..., 2, H, W]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The motion of every pixel of a frame, in pixels and frame intervals from the pixel's own exposure.
+
+    Attributes:
+        velocity: `[..., 2, H, W]`.
+        acceleration: `[..., 2, H, W]`, or None for the linear model.
+        jerk: `[..., 2, H, W]`, or None below the cubic model.
+        valid: `[..., 1, H, W]` bool; False where a flow was not finite (or longer than `MAX_FLOW`) or two exposures
+            coincide, so that the motion is of a lower order than asked for, or zero.
+        confidence: `[..., 1, H, W]` in [0, 1], that of the most trusted flow of the pixel.
+        shared: what all pixels move by in addition, if anything.
+    """
+
+    velocity: Tensor
+    acceleration: Tensor | None
+    jerk: Tensor | None
+    valid: Tensor
+    confidence: Tensor
+    shared: SharedMotion | None = None
+
+    def displacement_at(self, time: Tensor | float) -> Tensor:
+        """Where each pixel has moved at a time after its exposure.
+
+        Args:
+            time: a number, or anything that broadcasts to `[..., 1, H, W]`.
+
+        Returns:
+            `[..., 2, H, W]`.
+        """
+        factor = self.velocity
+        if self.jerk is not None and self.acceleration is not None:
+            factor = factor + (0.5 * time) * (self.acceleration + (time / 3.0) * self.jerk)
+        elif self.acceleration is not None:
+            factor = factor + (0.5 * time) * self.acceleration
+        own = factor * time
+        return own if self.shared is None else own + self.shared.displacement_at(time)
+
+
+def solve_trajectory(
+    flow_prev: Tensor | None,
+    flow_next: Tensor | None,
+    readout: Readout,
+    *,
+    order: int = 2,
+    confidence_prev: Tensor | None = None,
+    confidence_next: Tensor | None = None,
+    regularisation: float = 0.0,
+) -> Trajectory:
+    """The motion of a frame's pixels from the flows to its two neighbours, or to the only one.
+
+    Args:
+        flow_prev: `[..., 2, H, W]`, flow to the previous frame; None at the start of a clip.
+        flow_next: `[..., 2, H, W]`, flow to the next frame; None at its end.
+        readout: how the frames were read.
+        order: 1 or 2; from one side only the linear model can be had and is given.
+        confidence_prev: `[..., 1, H, W]` in [0, 1], trust in `flow_prev`; all ones if None.
+        confidence_next: the same for `flow_next`.
+        regularisation: pull of the acceleration towards zero, in the units of a confidence. 0 is the paper's solver.
+    """
+    flows = {step: flow for step, flow in ((-1, flow_prev), (1, flow_next)) if flow is not None}
+    given = ((-1, confidence_prev), (1, confidence_next))
+    confidences = {step: confidence for step, confidence in given if confidence is not None}
+    return fit_trajectory(flows, readout, order=order, confidences=confidences, regularisation=regularisation)
+
+
+def fit_trajectory(
+    flows: Mapping[Step, Tensor],
+    readout: Readout,
+    *,
+    order: int = 2,
+    confidences: Mapping[Step, Tensor] | None = None,
+    regularisation: float = 0.0,
+    shared: SharedMotion | None = None,
+    alike: bool = False,
+) -> Trajectory:
+    """The motion of a frame's pixels from its flows to any neighbours.
+
+    Args:
+        flows: `[..., 2, H, W]` by frame step: -1 is the previous frame, 1 the next, 2 the one after. A clip of uneven
+            frame rate has steps that are no whole numbers: how many frame intervals later the other frame started.
+        readout: how the frames were read.
+        order: 1 linear, 2 quadratic, 3 cubic; with fewer flows than that, as many orders as there are flows.
+        confidences: `[..., 1, H, W]` in [0, 1] by the same steps; ones where missing.
+        regularisation: pull of the terms above the linear one towards zero, in the units of a confidence.
+        shared: a motion known already; the trajectory's own terms then explain what the flows differ from it by.
+        alike: pull the acceleration of a quadratic motion of `[B, 2, H, W]` towards those around it, not towards zero.
+    """
+    _check_arguments(flows, order, confidences, regularisation)
+    if order == 2 and sorted(flows) == [-1, 1] and not confidences and regularisation == 0.0:
+        interpolated = _interpolate(flows[-1], flows[1], readout, shared)
+        if interpolated is not None:
+            return interpolated
+    elif order <= 2 and len(flows) == 2:
+        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation, shared, alike)
+        if two_sided is not None:
+            return two_sided
+    samples = [_velocity_sample(flows[step], step, readout, shared) for step in sorted(flows)]
+    weights, confidence = _weights(flows, confidences, samples)
+    order = min(order, len(samples))
+
+    valid = samples[0].usable
+    for sample_ in samples[1:]:
+        valid = valid & sample_.usable
+    if order == 1:
+        _, (velocity,) = _moments(weights, [[s.velocity for s in samples]])
+        return Trajectory(velocity, None, None, valid, confidence, shared)
+
+    # Where two exposures coincide, the difference of their flows is noise that no acceleration may be read from.
+    distinct = torch.ones_like(valid)
+    for index, first in enumerate(samples):
+        for second in samples[index + 1 :]:
+            coincide = first.usable & second.usable & ((first.time - second.time).abs() <= MIN_TIME)
+            distinct = distinct & ~coincide
+    valid = valid & distinct
+
+    times = [s.time for s in samples]
+    total, (mean_time, mean_velocity) = _moments(weights, [times, [s.velocity for s in samples]])
+    centred = [time - mean_time for time in times]
+    weighted = [weight * c for weight, c in zip(weights, centred, strict=True)]
+    spread = _dot(weighted, centred)
+    slope = _divide(_dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
+    if order == 2:
+        own = Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence, shared)
+        return _like_those_around(own, _divide(spread, spread + 4.0 * regularisation), mean_time) if alike else own
+
+    # The cubic term is the part of the squared time that neither the mean nor the slope explains.
+    mean_square = _divide(spread, total)
+    skew = _divide(_dot(weighted, [c * c for c in centred]), spread)
+    curved = [c * c - mean_square - skew * c for c in centred]
+    weighted = [weight * q for weight, q in zip(weights, curved, strict=True)]
+    bend = _divide(
+        _dot(weighted, [s.velocity for s in samples]), _dot(weighted, curved) + 36.0 * regularisation, distinct
+    )
+    velocity = mean_velocity - mean_time * slope + bend * (mean_time * (mean_time + skew) - mean_square)
+    acceleration = 2.0 * (slope - bend * (2.0 * mean_time + skew))
+    return Trajectory(velocity, acceleration, 6.0 * bend, valid, confidence, shared)
+
+
+def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: float = 0) -> Tensor:
+    """The displacement of every pixel from where the rolling shutter saw it to where it is at one instant.
+
+    Convention
+        RS -> GS, on the RS grid, in pixels. The instant is `tau` after the start of frame `c`; the trajectory belongs
+        to frame `i`; `frame_offset = c - i`, the time between their starts.
+
+    Returns:
+        `[..., 2, H, W]`.
+    """
+    velocity = trajectory.velocity
+    height, width = velocity.shape[-2:]
+    exposed = readout.row_times(height, width, dtype=velocity.dtype, device=velocity.device)
+    return trajectory.displacement_at(frame_offset + tau - exposed)
+
+
+def _interpolate(
+    flow_prev: Tensor, flow_next: Tensor, readout: Readout, shared: SharedMotion | None = None
+) -> Trajectory | None:
+    """Cramer's solution for the parabola through both flows, or None if a pixel of them needs more care.
+
+    It is what the regression gives for equal weights, in a fifth of the passes over memory. Hardly any frame has
+    a degenerate pixel, so one look at the whole frame decides. (A compiled regression is one pass in any case.)
+    """
+    if torch.compiler.is_compiling() or flow_prev.numel() == 0:
+        return None
+    time_prev = readout.flight_time(flow_prev, -1)  # [..., 1, H, W]
+    time_next = readout.flight_time(flow_next, 1)
+    determinant = time_prev * time_next * (time_next - time_prev)
+    regular = time_prev.max() < -MIN_TIME and time_next.min() > MIN_TIME  # False for NaN
+    if not (regular and longest(flow_prev) < MAX_FLOW and longest(flow_next) < MAX_FLOW):
+        return None
+    inverse = determinant.reciprocal()
+    flow_prev, flow_next = _own(flow_prev, time_prev, shared), _own(flow_next, time_next, shared)
+    crossed_prev, crossed_next = time_next * flow_prev, time_prev * flow_next
+    velocity = (time_next * crossed_prev - time_prev * crossed_next) * inverse
+    acceleration = (crossed_prev - crossed_next) * (-2.0 * inverse)
+    everywhere = torch.ones_like(determinant)
+    return Trajectory(velocity, acceleration, None, everywhere.bool(), everywhere, shared)
+
+
+def _fit_two(
+    flows: Mapping[Step, Tensor],
+    readout: Readout,
+    order: int,
+    confidences: Mapping[Step, Tensor],
+    regularisation: float,
+    shared: SharedMotion | None = None,
+    alike: bool = False,
+) -> Trajectory | None:
+    """The weighted regression of order 1 or 2 over two flows, or None if a pixel of them needs more care.
+
+    Both terms are sums of the two flows with factors that the times and the weights give, so that flows are touched
+    twice and not twenty times. With c the confidences, w = c t^2, W their sum and m the weighted mean of the times:
+
+        mean velocity = (c t u + c' t' u') / W,    slope = s (u' / t' - u / t),
+        s = k (t' - t) / (k (t' - t)^2 + 4 regularisation),    k = w w' / W.
+    """
+    (step, flow), (other_step, other_flow) = sorted(flows.items(), key=lambda item: item[0])
+    if torch.compiler.is_compiling() or flow.numel() == 0:
+        return None
+    time, other_time = readout.flight_time(flow, step), readout.flight_time(other_flow, other_step)  # [..., 1, H, W]
+    apart = other_time - time
+    # One exposure before and one after this one, everywhere; False for NaN.
+    regular = time.detach().max() < -MIN_TIME and other_time.detach().min() > MIN_TIME
+    if not (regular and longest(flow) < MAX_FLOW and longest(other_flow) < MAX_FLOW):
+        return None
+    everywhere = torch.ones_like(time, dtype=torch.bool)
+    trust, other_trust = (confidences.get(one, everywhere).to(flow.dtype) for one in (step, other_step))
+    share, other_share = trust * time, other_trust * other_time
+    weight, other_weight = share * time, other_share * other_time
+    total = weight + other_weight
+    if not total.detach().min() > 1e-8:  # somebody trusts neither side
+        return None
+    inverse = total.reciprocal()
+    share, other_share = share * inverse, other_share * inverse
+    best = torch.maximum(trust, other_trust)
+    flow, other_flow = _own(flow, time, shared), _own(other_flow, other_time, shared)
+    if order == 1:
+        return Trajectory(torch.addcmul(share * flow, other_share, other_flow), None, None, everywhere, best, shared)
+    mean_time = torch.addcmul(weight * time, other_weight, other_time) * inverse
+    pull = weight * other_weight * inverse * apart
+    spread = pull * apart + 4.0 * regularisation
+    if 4.0 * regularisation <= 1e-8 and not spread.detach().min() > 1e-8:  # one side is not trusted at all
+        return None
+    pull = pull / spread
+    slope, other_slope = pull / -time, pull / other_time
+    share = torch.addcmul(share, mean_time, slope, value=-1)
+    other_share = torch.addcmul(other_share, mean_time, other_slope, value=-1)
+    velocity = torch.addcmul(share * flow, other_share, other_flow)
+    acceleration = torch.addcmul((2.0 * slope) * flow, other_slope, other_flow, value=2)
+    own = Trajectory(velocity, acceleration, None, everywhere, best, shared)
+    return _like_those_around(own, pull * apart, mean_time) if alike else own
+
+
+def _like_those_around(own: Trajectory, known: Tensor, mean_time: Tensor) -> Trajectory:
+    """A quadratic motion whose acceleration was pulled towards zero, pulled towards those around it instead.
+
+    Args:
+        own: with velocity and acceleration `[B, 2, H, W]`.
+        known: `[B, 1, H, W]`, how much of the acceleration the pull has left, 0 to 1.
+        mean_time: `[B, 1, H, W]`, of the flows, by their weights: there the mean velocity stays as it is.
+    """
+    assert own.acceleration is not None  # it is quadratic
+    known = torch.where(own.valid, known, torch.zeros_like(known))
+    unpulled = own.acceleration / known.clamp_min(1e-3)
+    missing = (1.0 - known) * fill_from_around(unpulled, FAINT * known**POWER)
+    missing = torch.where(own.valid, missing, torch.zeros_like(missing))
+    return replace(own, velocity=own.velocity - 0.5 * mean_time * missing, acceleration=own.acceleration + missing)
+
+
+def _own(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> Tensor:
+    """What a shared motion does not explain of a flow `[..., 2, H, W]` that took the time `[..., 1, H, W]`."""
+    return flow if shared is None else flow - shared.displacement_at(time)
+
+
+# --- the regression ---
+
+
+@dataclass(frozen=True)
+class _VelocitySample:
+    time: Tensor  # [..., 1, H, W], from this exposure to the other
+    velocity: Tensor  # [..., 2, H, W], mean velocity over that time
+    usable: Tensor  # [..., 1, H, W] bool
+
+
+def _velocity_sample(flow: Tensor, step: float, readout: Readout, shared: SharedMotion | None) -> _VelocitySample:
+    time = readout.flight_time(flow, step)
+    usable = (flow.abs().amax(-3, keepdim=True) < MAX_FLOW) & (time.abs() > MIN_TIME)  # False for NaN
+    # Replaced before dividing: a pixel that is not usable must not put NaN into anyone's gradient.
+    time = torch.where(usable, time, torch.full_like(time, float(step)))
+    flow = torch.where(usable, _own(flow, time, shared), torch.zeros_like(flow))
+    return _VelocitySample(time, flow / time, usable)
+
+
+def _weights(
+    flows: Mapping[Step, Tensor], confidences: Mapping[Step, Tensor] | None, samples: list[_VelocitySample]
+) -> tuple[list[Tensor], Tensor]:
+    """The weight of each velocity sample, `[..., 1, H, W]`, and the largest confidence of each pixel.
+
+    Dividing a flow by its time divides its error too, so a sample's weight carries the square of the time.
+    """
+    weights, best = [], torch.zeros_like(samples[0].time)
+    for step, sample_ in zip(sorted(flows), samples, strict=True):
+        trust = sample_.usable.to(sample_.time.dtype)
+        if confidences is not None and step in confidences:
+            trust = trust * confidences[step]
+        best = torch.maximum(best, trust)
+        weights.append(trust * sample_.time.square())
+    return weights, best
+
+
+def _moments(weights: list[Tensor], quantities: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
+    """The sum of the weights and the weighted mean of each quantity; zero where nothing has weight."""
+    total = weights[0]
+    for weight in weights[1:]:
+        total = total + weight
+    return total, [_divide(_dot(weights, quantity), total) for quantity in quantities]
+
+
+def _dot(first: list[Tensor], second: list[Tensor]) -> Tensor:
+    total = first[0] * second[0]
+    for a, b in zip(first[1:], second[1:], strict=True):
+        total = total + a * b
+    return total
+
+
+def _divide(numerator: Tensor, denominator: Tensor, where: Tensor | None = None) -> Tensor:
+    """The quotient, and 0 where the denominator (a sum of squares) vanishes or `where` is False."""
+    vanishing = denominator < 1e-8
+    if where is not None:
+        vanishing = vanishing | ~where
+    safe = torch.where(vanishing, torch.ones_like(denominator), denominator)
+    return torch.where(vanishing, torch.zeros_like(numerator), numerator / safe)
+
+
+def _check_arguments(
+    flows: Mapping[Step, Tensor], order: int, confidences: Mapping[Step, Tensor] | None, regularisation: float
+) -> None:
+    if order not in ORDERS.values():
+        known = ", ".join(f"{number} ({name})" for name, number in ORDERS.items())
+        raise ValueError(f"order must be one of {known}; got {order!r}.")
+    if not flows or 0 in flows:
+        raise ValueError(f"a trajectory needs flows to one or more other frames; got frame steps {sorted(flows)}.")
+    if not regularisation >= 0.0:
+        raise ValueError(f"regularisation must be 0 or more, got {regularisation!r}.")
+    shape: torch.Size = next(iter(flows.values())).shape
+    for step, flow in flows.items():
+        if flow.ndim < 3 or flow.shape[-3] != 2 or flow.shape != shape:
+            raise ValueError(
+                f"flows must all be [..., 2, H, W] of one size; the one to frame {step:+g} is {tuple(flow.shape)}."
+            )
+    for step, confidence in (confidences or {}).items():
+        expected = (*shape[:-3], 1, *shape[-2:])
+        if step not in flows or tuple(confidence.shape) != expected:
+            raise ValueError(
+                f"the confidence for frame step {step:+g} must go with a flow and be {expected}; got "
+                f"{tuple(confidence.shape)} for flows to {sorted(flows)}."
+            )

@@ -1,0 +1,1 @@
+"""Camera motion, and what a camera adds to a picture."""

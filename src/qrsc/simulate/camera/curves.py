@@ -1,0 +1,232 @@
+"""How surfaces move in the image: homographies that are piecewise polynomials of time.
+
+Convention
+    A point (u, v) of a surface is seen at time t at the pixel (x, y) with `(d x, d y, d) = H(t) (u, v, 1)`, where d is
+    its depth (positive in front of the camera) and t is absolute, in frame intervals. The matrix H is the whole of
+    what the renderer and the truth know about a camera and a motion. A flat layer, whose image paths are polynomials,
+    and a plane in space seen by a moving pinhole camera are therefore the same thing to both.
+
+    A curve that is no polynomial is replaced by one before anything is drawn: short pieces of degree 5 that meet.
+    Pictures and truth are then exact for that same curve, whatever it was sampled from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from qrsc.simulate.paint.gather import weighted_rows
+
+# A component of one cycle per frame is matched to 1e-5 of its amplitude by degree 5 on a quarter of a frame.
+PIECES_PER_FRAME = 4
+DEGREE = 5
+
+
+@dataclass(frozen=True)
+class HomographyCurve:
+    """Homographies of a batch of surfaces over time.
+
+    Attributes:
+        coefficients: `[B, S, K, D + 1, 3, 3]`, float64: piece k covers one `step` from `start + k * step`, and holds
+            the coefficients of the powers 0 to D of `(t - start) / step - k`.
+        start: time at which the first piece starts. Times before it, or after the last, extend the end pieces.
+        step: length of a piece.
+    """
+
+    coefficients: Tensor
+    start: float = 0.0
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.coefficients.ndim != 6 or self.coefficients.shape[-2:] != (3, 3):
+            raise ValueError(f"coefficients must be [B, S, K, D + 1, 3, 3], got {tuple(self.coefficients.shape)}.")
+        if self.step <= 0:
+            raise ValueError(f"step must be a positive time, got {self.step!r}.")
+
+    @property
+    def pieces(self) -> int:
+        """How many polynomials follow each other."""
+        return self.coefficients.shape[2]
+
+    @property
+    def stop(self) -> float:
+        """Time at which the last piece ends."""
+        return self.start + self.pieces * self.step
+
+    def require(self, first: float, last: float) -> None:
+        """Refuse times that the curve was not made for. A single polynomial is good for any time."""
+        slack = 1e-9 * self.step
+        if self.pieces > 1 and not (self.start - slack <= first and last <= self.stop + slack):
+            raise ValueError(
+                f"the scene moves from time {self.start:g} to {self.stop:g}, but was asked for {first:g} to {last:g}; "
+                "ask for frames within it, or make it for more of them."
+            )
+
+    def to(self, device: torch.device | str) -> HomographyCurve:
+        """The same curve with its coefficients elsewhere."""
+        return replace(self, coefficients=self.coefficients.to(device))
+
+    def matrices(self, times: Tensor) -> Tensor:
+        """Homographies of all surfaces at common times.
+
+        Args:
+            times: `[N]`.
+
+        Returns:
+            `[B, S, N, 3, 3]`, float64.
+        """
+        piece, local = self._locate(times.to(self.coefficients))
+        coefficients = self.coefficients[:, :, piece]  # [B, S, N, D + 1, 3, 3]
+        local = local.reshape(-1, 1, 1)
+        result = coefficients[:, :, :, -1]
+        for power in range(coefficients.shape[3] - 2, -1, -1):
+            result = result * local + coefficients[:, :, :, power]
+        return result
+
+    def follow(self, surface: Tensor, u: Tensor, v: Tensor, times: Tensor, order: int = 0) -> tuple[Tensor, ...]:
+        """Points carried along their surfaces, each to its own time.
+
+        Args:
+            surface: `[B, H, W]`, int64: which surface of its scene a point lies on.
+            u, v: `[B, H, W]`, where on that surface.
+            times: `[B, H, W]`, the time asked for at each point.
+            order: how many derivatives by time to return as well, at most 2.
+
+        Returns:
+            `(d x, d y, d)` as `[3, B, H, W]`, then its first and second derivative, in the dtype of `u`.
+        """
+        batch, surfaces, pieces, powers = self.coefficients.shape[:4]
+        piece, local = self._locate(times)
+        scene = torch.arange(batch, device=surface.device).reshape(-1, 1, 1)
+        index = ((scene * surfaces + surface) * pieces + piece).flatten()  # [P]
+        # One row per column of a matrix, with all powers side by side: u, v and 1 weight three rows of the table.
+        table = self.coefficients.to(u.dtype).permute(0, 1, 2, 5, 3, 4).reshape(-1, powers * 3)
+        rows = torch.stack([3 * index, 3 * index + 1, 3 * index + 2], dim=1)
+        weights = torch.stack([u, v, torch.ones_like(u)], dim=-1).reshape(-1, 3)
+        mixed = weighted_rows(rows, table[None], weights)  # [1, (D + 1) 3, P]
+        point = mixed.contiguous().reshape(powers, 3, *u.shape)
+        derivatives = [point[powers - 1]]
+        for power in range(powers - 2, -1, -1):
+            if len(derivatives) <= order:
+                derivatives.append(torch.zeros_like(point[0]))
+            for rank in range(len(derivatives) - 1, 0, -1):
+                derivatives[rank] = torch.add(derivatives[rank] * local, derivatives[rank - 1], alpha=rank)
+            derivatives[0] = torch.addcmul(point[power], derivatives[0], local)
+        while len(derivatives) <= order:
+            derivatives.append(torch.zeros_like(point[0]))
+        return tuple(value / self.step**rank if rank else value for rank, value in enumerate(derivatives))
+
+    def _locate(self, times: Tensor) -> tuple[Tensor, Tensor]:
+        """The piece that a time falls in, and the time within it in units of its length."""
+        position = (times - self.start) / self.step
+        piece = position.detach().floor().clamp(0, self.pieces - 1)
+        return piece.long(), position - piece
+
+
+def invert_homographies(matrices: Tensor) -> Tensor:
+    """Inverses of 3 x 3 matrices `[..., 3, 3]` by cofactors: a few products each, against a batched LU.
+
+    The inverse of a homography takes a pixel (x, y, 1) to (u, v, 1) / depth, so that its third component is the
+    inverse depth, which is linear over the image and positive in front of the camera.
+    """
+    rows = matrices.unbind(-2)
+    cofactors = torch.stack(
+        [
+            torch.linalg.cross(rows[1], rows[2]),
+            torch.linalg.cross(rows[2], rows[0]),
+            torch.linalg.cross(rows[0], rows[1]),
+        ],
+        dim=-1,
+    )  # [..., 3, 3], the adjugate
+    determinant = (rows[0] * cofactors[..., :, 0]).sum(-1)[..., None, None]
+    regular = determinant.abs() > torch.finfo(matrices.dtype).tiny
+    # A plane seen exactly edge on has no inverse, and no pixel either: zeros put it at no inverse depth at all.
+    return torch.where(regular, cofactors / torch.where(regular, determinant, 1.0), 0.0)
+
+
+def polynomial_layers(affine: Tensor, depth: Tensor) -> HomographyCurve:
+    """Flat layers whose points move along polynomials in the image.
+
+    Args:
+        affine: `[B, S, D + 1, 2, 3]`: the pixel of (u, v) at time t is `sum_k t**k affine[k] (u, v, 1)`. With the
+            identity first, (u, v) is the place at time 0 and the later ones are velocity, half the acceleration, ...
+        depth: `[B, S]`, which layer hides which.
+    """
+    if affine.ndim != 5 or affine.shape[-2:] != (2, 3) or depth.shape != affine.shape[:2]:
+        raise ValueError(
+            "expected affine as [B, S, D + 1, 2, 3] and depth as [B, S], got "
+            f"{tuple(affine.shape)} and {tuple(depth.shape)}."
+        )
+    affine, depth = affine.double(), depth.to(affine.device).double()
+    coefficients = affine.new_zeros((*affine.shape[:3], 3, 3))
+    coefficients[..., :2, :] = affine * depth[:, :, None, None, None]
+    coefficients[:, :, 0, 2, 2] = depth
+    return HomographyCurve(coefficients.unsqueeze(2))
+
+
+def sampled_curve(
+    matrices: Callable[[Tensor], Tensor],
+    start: float,
+    stop: float,
+    *,
+    pieces_per_frame: int = PIECES_PER_FRAME,
+    degree: int = DEGREE,
+) -> HomographyCurve:
+    """A curve through any function of time, good between two times.
+
+    Args:
+        matrices: takes times `[N]` (float64) and returns homographies `[B, S, N, 3, 3]`.
+        start, stop: the times that will be asked for. Leave a frame of room on both sides: a point that leaves the
+            picture is followed to where it lands.
+    """
+    if not stop > start:
+        raise ValueError(f"stop must lie after start, got start = {start!r} and stop = {stop!r}.")
+    pieces = max(1, round((stop - start) * pieces_per_frame))
+    step = (stop - start) / pieces
+    # Chebyshev-Lobatto nodes: the ends belong to both neighbours, so that the pieces meet.
+    nodes = 0.5 - 0.5 * torch.cos(torch.pi * torch.arange(degree + 1, dtype=torch.float64) / degree)
+    times = start + step * (torch.arange(pieces, dtype=torch.float64)[:, None] + nodes)
+    values = matrices(times.flatten()).double()
+    values = values.reshape(*values.shape[:2], pieces, degree + 1, 3, 3)
+    powers = nodes[:, None] ** torch.arange(degree + 1, dtype=torch.float64)
+    coefficients = torch.einsum("pn,bsknij->bskpij", torch.linalg.inv(powers).to(values.device), values)
+    return HomographyCurve(coefficients, start, step)
+
+
+def sinusoids(times: Tensor, amplitude: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
+    """A sum of oscillations.
+
+    Args:
+        times: `[N]`.
+        amplitude, frequency, phase: `[..., C]`, one entry per component; frequency in cycles per frame interval,
+            phase in radians.
+
+    Returns:
+        `[..., N]`.
+    """
+    angle = 2.0 * torch.pi * frequency[..., None, :] * times[:, None] + phase[..., None, :]
+    return (amplitude[..., None, :] * angle.sin()).sum(-1)
+
+
+def shaken_layers(
+    affine: Tensor, depth: Tensor, shake: Callable[[Tensor], Tensor], start: float, stop: float
+) -> HomographyCurve:
+    """Polynomial layers with a shift of the whole picture on top, as an unsteady hand adds it.
+
+    Args:
+        affine, depth: as for `polynomial_layers`.
+        shake: takes times `[N]` and returns the shift (dx, dy) in pixels as `[B, 2, N]`.
+        start, stop: as for `sampled_curve`.
+    """
+    steady = polynomial_layers(affine, depth)
+
+    def matrices(times: Tensor) -> Tensor:
+        moved = steady.matrices(times).clone()  # [B, S, N, 3, 3]
+        shift = shake(times).to(moved).transpose(1, 2)[:, None]  # [B, 1, N, 2]
+        moved[..., :2, 2] += shift * moved[..., 2, 2][..., None]
+        return moved
+
+    return sampled_curve(matrices, start, stop)

@@ -1,0 +1,1 @@
+"""Simulated clips on disk: data-set layouts, videos, fixed test sets, contact sheets."""

@@ -1,0 +1,218 @@
+"""Rolling-shutter frames from high-frame-rate footage: every row is taken from the source frame of its time.
+
+Convention
+    Source frame `j` shows the scene at time `j fps / rate`, in the frame intervals of the clip that is made. Row `y` of
+    the rolling-shutter frame `k` wants the time that `Readout` gives it. It is taken from the source frame nearest to
+    that time (`nearest`), or mixed from the two around it (`linear`). The global-shutter frames of the first and the
+    middle row are taken at their times in the same way; where such a time falls on a source frame, which a whole and
+    even number of source frames per readout gives, they are that frame.
+
+    What this cannot hide is the motion from one source frame to the next: where rows change from one to another, an
+    edge jumps by it (`nearest`) or is doubled by it (`linear`). A source is refused if that would be seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from qrsc.data.layouts import Kind
+from qrsc.flow.dis import DisFlow
+from qrsc.media.image_folder import list_frames, read_frames
+from qrsc.media.mp4 import read_video
+from qrsc.simulate.render.clip import ClipFrame
+from qrsc.timing import Readout
+
+Mixing = Literal["nearest", "linear"]
+MIXINGS: tuple[Mixing, ...] = get_args(Mixing)
+
+# A jump of a pixel between two rows is seen as a saw-tooth on straight edges; half of it hardly is.
+LARGEST_STEP = 1.0
+# Motion is measured on the first pairs of source frames and then on every eighth; within a pair a few per cent of
+# outliers are left out.
+MEASURED_FIRST = 16
+MEASURED_EVERY = 8
+QUANTILE = 0.95
+
+
+class RateTooLowError(ValueError):
+    """The source has too few frames per second for a rolling shutter without visible steps."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """High-rate frames that can be gone through more than once, never all in memory at once.
+
+    Attributes:
+        frames: starts over: gives all frames in order, each `[3, H, W]`, RGB in [0, 1].
+        rate: frames per second of the recording (not of a file that plays it in slow motion).
+        name: for messages.
+    """
+
+    frames: Callable[[], Iterator[Tensor]]
+    rate: float
+    name: str
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(
+                f"the rate of {self.name} must be a positive number of frames per second, got {self.rate}."
+            )
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How finely a source resolves a readout.
+
+    Attributes:
+        per_readout: source frames within one readout.
+        pixels: motion from one source frame to the next, which is the size of the steps between rows.
+    """
+
+    per_readout: float
+    pixels: float
+
+
+def open_source(source: Path | Tensor, rate: float) -> Source:
+    """A folder of images, a video, or a tensor `[N, 3, H, W]`, recorded at `rate` frames per second."""
+    if isinstance(source, Tensor):
+        if source.ndim != 4 or source.shape[1] != 3:
+            raise ValueError(f"source frames are [N, 3, H, W]; got a tensor of shape {tuple(source.shape)}.")
+        return Source(lambda: iter(source), rate, "the given frames")
+    if source.is_dir():
+        paths = list_frames(source)
+        return Source(lambda: (stored.frame for stored in read_frames(paths)), rate, str(source))
+    if not source.exists():
+        raise FileNotFoundError(f"there is no file or folder {source}.")
+    return Source(lambda: read_video(source), rate, str(source))
+
+
+def measure_steps(source: Source, fps: float, readout: Readout) -> Steps:
+    """The steps between rows that a source would cause, from the optical flow of some of its pairs.
+
+    Of each pair the length that 95 % of the pixels stay below counts, and of all pairs the largest.
+    """
+    search = DisFlow("fast")
+    previous: Tensor | None = None
+    longest = 0.0
+    for number, frame in enumerate(source.frames()):
+        if previous is not None and (number <= MEASURED_FIRST or number % MEASURED_EVERY == 0):
+            flow = search(previous[None], frame[None]).forward[0]
+            length = torch.hypot(flow[0], flow[1]).flatten()
+            longest = max(longest, float(length.kthvalue(math.ceil(QUANTILE * length.numel())).values))
+        previous = frame
+    return Steps(readout.gamma * source.rate / fps, longest)
+
+
+def require_fine_steps(source: Source, fps: float, readout: Readout, largest: float = LARGEST_STEP) -> Steps:
+    """Measure the steps and refuse a source whose steps would be longer than `largest` pixels.
+
+    Raises:
+        RateTooLowError: the message says how large the artefact would be and which rate would do.
+    """
+    if not largest > 0:
+        raise ValueError(f"the largest step must be over 0 pixels, got {largest!r}.")
+    steps = measure_steps(source, fps, readout)
+    if readout.gamma > 0 and steps.pixels > largest:
+        wanted = source.rate * steps.pixels / largest
+        raise RateTooLowError(
+            f"{source.name} has {source.rate:g} frames per second, so that only {steps.per_readout:.3g} of them fall "
+            f"into a readout of gamma = {readout.gamma:g} at {fps:g} fps. Its image moves by {steps.pixels:.3g} px "
+            f"from one to the next: rows would jump by that much, where {largest:g} px is the most allowed. About "
+            f"{math.ceil(wanted)} frames per second would do; or allow larger steps, or scale the frames down."
+        )
+    return steps
+
+
+def rolling_from_video(
+    source: Source,
+    fps: float,
+    readout: Readout,
+    *,
+    mixing: Mixing = "linear",
+    largest_step: float | None = LARGEST_STEP,
+    most: int | None = None,
+) -> Iterator[ClipFrame]:
+    """Rolling-shutter frames with their truth at the first and the middle row, as they are asked for.
+
+    Args:
+        source: from `open_source`.
+        fps: wished frame rate of the clip, at most that of the source.
+        readout: wished readout of the clip.
+        mixing: `nearest` or `linear`.
+        largest_step: refuse a source whose image moves by more pixels between two frames; None takes any.
+        most: stop after so many frames; otherwise the clip is as long as the source allows.
+
+    Raises:
+        RateTooLowError: see `require_fine_steps`; raised before the first frame.
+        ValueError: the source ends before one frame has been read.
+    """
+    if not (math.isfinite(fps) and 0 < fps <= source.rate):
+        raise ValueError(
+            f"the frame rate of the clip must be over 0 and at most that of its source, {source.rate:g}; got {fps:g}."
+        )
+    if mixing not in MIXINGS:
+        raise ValueError(f"unknown mixing {mixing!r}; choose one of {', '.join(MIXINGS)}.")
+    if largest_step is not None:
+        require_fine_steps(source, fps, readout, largest_step)
+    return _assemble(source, source.rate / fps, readout, mixing, most)
+
+
+def _assemble(source: Source, ratio: float, readout: Readout, mixing: Mixing, most: int | None) -> Iterator[ClipFrame]:
+    """Add every source frame to the rows that want it, and hand out a frame once all its rows have theirs.
+
+    Only the frames that are being read are in memory: one, or two where a source frame serves the end of one readout
+    and the start of the next.
+    """
+    open_frames: dict[int, dict[Kind, Tensor]] = {}
+    wanted: dict[
+        Kind, Tensor
+    ] = {}  # by kind, positions among the source frames, seen from frame 0: [1, H or 1, W or 1]
+    done, count = 0, 0
+    for count, frame in enumerate(source.frames(), start=1):
+        position = count - 1
+        if not wanted:
+            wanted = _wanted(readout, ratio, frame)
+        first = min(float(times.min()) for times in wanted.values())
+        last = max(float(times.max()) for times in wanted.values())
+        number = max(done, math.ceil((position - 1 - last) / ratio))
+        while number * ratio + first < position + 1:
+            pictures = open_frames.setdefault(number, {kind: torch.zeros_like(frame) for kind in wanted})
+            for kind, times in wanted.items():
+                pictures[kind].addcmul_(frame, _share(times + number * ratio, position, mixing))
+            number += 1
+        # A position within rounding of a source frame needs none after it.
+        while done in open_frames and done * ratio + last <= position + 1e-6:
+            yield ClipFrame(done, open_frames.pop(done))
+            done += 1
+            if most is not None and done >= most:
+                return
+    if done == 0:
+        needed = math.ceil(max((float(times.max()) for times in wanted.values()), default=0.0)) + 1
+        raise ValueError(f"{source.name} has {count} frames; the first rolling-shutter frame alone needs {needed}.")
+
+
+def _wanted(readout: Readout, ratio: float, frame: Tensor) -> dict[Kind, Tensor]:
+    height, width = frame.shape[-2:]
+    rows = readout.row_times(height, width, dtype=torch.float64, device=frame.device)
+    return {
+        "rolling": ratio * rows,
+        "first": torch.full_like(rows, ratio * readout.instant("first")),
+        "middle": torch.full_like(rows, ratio * readout.instant("middle")),
+    }
+
+
+def _share(wanted: Tensor, position: int, mixing: Mixing) -> Tensor:
+    """Which part of the rows at the wanted positions the source frame at a position makes up."""
+    distance = wanted - position
+    if mixing == "nearest":
+        return ((distance >= -0.5) & (distance < 0.5)).float()
+    share = (1.0 - distance.abs()).clamp_min(0.0)
+    # Within rounding of a source frame it is that frame, bit for bit.
+    return torch.where(share > 1.0 - 1e-6, 1.0, torch.where(share < 1e-6, 0.0, share)).float()

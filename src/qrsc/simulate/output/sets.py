@@ -1,0 +1,254 @@
+"""Fixed test sets, by name and version: the same clips for everybody, made on demand and kept in a cache folder.
+
+Each has 20 scenes of 7 frames, 640 x 480, with gamma from 0.3 to 1, in the `sim` layout with truth. Scenes come from
+painted textures alone, so that anyone can make them. Every scene has seeds of its own out of a range that nothing else
+may use, and does not depend on the others: the first few can be made and used without the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from qrsc.simulate.output.writers import write_sequence
+from qrsc.simulate.paint.library import TextureLibrary, texture_library
+from qrsc.simulate.render.clip import TruthGroup, render_clip
+from qrsc.simulate.render.truth import gs_kinematics, rs_flow
+from qrsc.simulate.scene.surfaces import Scene
+from qrsc.simulate.scene.worlds import World, sample_scenes
+from qrsc.timing import Readout
+
+# To be raised with any change that makes other clips: of this file, of the worlds, of the textures.
+VERSION = 1
+SCENES = 20
+FRAMES = 7
+SIZE = (480, 640)
+GAMMAS = (0.3, 1.0)
+TRUTH: tuple[TruthGroup, ...] = ("flows", "fields", "camera")
+
+# Seeds that only the fixed sets use. Everything that trains or lets a user choose a seed stays below.
+FIRST_RESERVED_SEED = 2**31
+LAST_RESERVED_SEED = 2**32 - 1
+_SEEDS_PER_SET = 2**20
+_SEEDS_PER_SCENE = 2**10
+
+# Small pictures are enough to tell how much is hidden and how the motion changes.
+_LOOK = (45, 60)
+# Scene i has the (7 i + 10)th of 20 gammas and the (13 i + 9)th of 20 speeds, from the lowest: all of them once, and
+# already the first few scenes cover the range.
+_GAMMA_ORDER, _SPEED_ORDER = (7, 10), (13, 9)
+
+
+@dataclass(frozen=True)
+class FixedSet:
+    """What is common to the scenes of a set.
+
+    Attributes:
+        about: what it is for.
+        styles: ways to move, taken in turn.
+        speeds: from and to which typical image speed, in per cent of the width per frame.
+        hidden: least part of the pixels inside the frame that the next frame hides or uncovers elsewhere.
+        acceleration: least lasting change of the image's velocity per frame, as a part of its speed.
+    """
+
+    about: str
+    styles: tuple[str, ...]
+    speeds: tuple[float, float]
+    hidden: float = 0.0
+    acceleration: float = 0.0
+
+
+FIXED_SETS: dict[str, FixedSet] = {
+    "sim-easy": FixedSet("slow, smooth motion", ("panning", "walking", "roll", "zoom"), (0.3, 1.5)),
+    "sim-shake": FixedSet("a camera held in the hand, 2 to 30 Hz", ("hand shake",), (1.0, 6.0)),
+    "sim-drive": FixedSet("a camera on a car", ("driving",), (1.0, 8.0)),
+    "sim-occlusion": FixedSet("near things that hide others", ("driving", "walking"), (2.0, 8.0), hidden=0.03),
+    "sim-nonlinear": FixedSet(
+        "motion that speeds up, slows down and turns",
+        ("walking", "roll", "panning", "zoom"),
+        (3.0, 10.0),
+        acceleration=0.35,
+    ),
+}
+
+
+def is_reserved_seed(seed: int) -> bool:
+    """Whether a seed belongs to the fixed test sets, and must not be used for training."""
+    return FIRST_RESERVED_SEED <= seed <= LAST_RESERVED_SEED
+
+
+def require_free_seed(seed: int) -> int:
+    """The seed itself, if it may be used for anything but the fixed test sets."""
+    if not 0 <= seed < FIRST_RESERVED_SEED:
+        raise ValueError(
+            f"a seed is from 0 to {FIRST_RESERVED_SEED - 1}, got {seed}; seeds above belong to the fixed test sets."
+        )
+    return seed
+
+
+def scene_seed(seed: int, scene: int) -> int:
+    """The seed of one scene among many of a user's seed; never a reserved one."""
+    return (require_free_seed(seed) * 1_000_003 + 7 * scene + 1) % FIRST_RESERVED_SEED
+
+
+def reserved_seed(name: str, scene: int, attempt: int = 0) -> int:
+    """The seed of a scene of a fixed set; a scene that lacks what its set is about is drawn again."""
+    number = list(FIXED_SETS).index(_known(name))
+    return FIRST_RESERVED_SEED + number * _SEEDS_PER_SET + (scene + 1) * _SEEDS_PER_SCENE + attempt
+
+
+@lru_cache(maxsize=1)
+def set_textures() -> TextureLibrary:
+    """The textures that the scenes of all fixed sets are furnished with, on the CPU."""
+    return texture_library(torch.Generator().manual_seed(FIRST_RESERVED_SEED), variety=6)
+
+
+def set_readout(scene: int) -> Readout:
+    """How the camera of a scene reads: gammas are spread evenly over the set."""
+    return Readout(GAMMAS[0] + (GAMMAS[1] - GAMMAS[0]) * _rank(scene, _GAMMA_ORDER))
+
+
+def set_world(
+    name: str, scene: int, *, textures: TextureLibrary | None = None, size: tuple[int, int] = SIZE
+) -> tuple[World, Readout]:
+    """One scene of a fixed set, with its readout.
+
+    Args:
+        name: of the set.
+        scene: its number, 0 to 19.
+        textures: `set_textures()`, on the device that shall be used; on the CPU if None.
+        size: of the picture; another one shows the same world coarser or finer.
+    """
+    fixed = FIXED_SETS[_known(name)]
+    if not 0 <= scene < SCENES:
+        raise ValueError(f"{name} has scenes 0 to {SCENES - 1}, got {scene}.")
+    textures = set_textures() if textures is None else textures
+    readout = set_readout(scene)
+    low, high = fixed.speeds
+    speed = 0.01 * size[1] * low * (high / low) ** _rank(scene, _SPEED_ORDER)
+    style = fixed.styles[scene % len(fixed.styles)]
+    for attempt in range(_SEEDS_PER_SCENE):
+        generator = torch.Generator().manual_seed(reserved_seed(name, scene, attempt))
+        world = sample_scenes(1, size, style, generator, textures=textures, frames=FRAMES, speed=speed)
+        if _fits(fixed, world, readout):
+            return world, readout
+    raise RuntimeError(f"no scene {scene} of {name} in {_SEEDS_PER_SCENE} attempts has what the set is about.")
+
+
+def prepare_set(
+    name: str,
+    scenes: int = SCENES,
+    *,
+    size: tuple[int, int] = SIZE,
+    cache: Path | None = None,
+    device: torch.device | str = "cpu",
+    advance: Callable[[str], None] = lambda step: None,
+) -> Path:
+    """The folder of a fixed set, with its first scenes made if they are not there yet.
+
+    Args:
+        name: one of `FIXED_SETS`.
+        scenes: how many are needed at least.
+        size: `(H, W)` of its frames; another one than `SIZE` shows the same worlds, from a folder of its own.
+        cache: folder for all sets; `cache_folder()` if None.
+        device: where to render.
+        advance: called after each of `scenes` steps, with a word for what is being done.
+
+    Returns:
+        A folder in the `sim` layout, for `qrsc.data.layouts.index_sequences`; scene 3 is its sequence `0003`. It may
+        hold more scenes than were asked for.
+    """
+    if not 1 <= scenes <= SCENES:
+        raise ValueError(f"{name} has {SCENES} scenes; got {scenes}.")
+    other = "" if size == SIZE else f"-{size[1]}x{size[0]}"
+    root = (cache_folder() if cache is None else cache) / f"{_known(name)}-v{VERSION}{other}"
+    missing = [scene for scene in range(scenes) if not (root / f"{scene:04d}").is_dir()]
+    textures = set_textures().to(device) if missing else None
+    for scene in range(scenes):
+        if scene in missing:
+            world, readout = set_world(name, scene, textures=textures, size=size)
+            _make(root / f"{scene:04d}", name, scene, world, readout)
+        advance(name)
+    return root
+
+
+def cache_folder() -> Path:
+    """Where made sets are kept: the folder that QRSC_CACHE names, or qrsc in the user's cache folder."""
+    named = os.environ.get("QRSC_CACHE")
+    if named:
+        return Path(named)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "qrsc"
+
+
+def _make(folder: Path, name: str, scene: int, world: World, readout: Readout) -> None:
+    notes = {"set": name, "version": VERSION, "scene": scene, "style": world.styles[0], "frames": FRAMES}
+    frames = render_clip(world.scene, readout, FRAMES, truth=TRUTH, camera=world.camera)
+    try:
+        write_sequence(folder, "sim", frames, readout, notes=notes, precision=torch.float16)
+    except OSError:
+        # Another process may have made it in the meantime; a sequence in its place is whole.
+        if not folder.is_dir():
+            raise
+
+
+def _fits(fixed: FixedSet, world: World, readout: Readout) -> bool:
+    """Whether a world has what its set is about, from a small look at it."""
+    if fixed.hidden == 0.0 and fixed.acceleration == 0.0:
+        return True
+    scene = small_look(world.scene)
+    middle = FRAMES // 2
+    if fixed.hidden > 0.0 and hidden_part(scene, readout, middle) < fixed.hidden:
+        return False
+    return fixed.acceleration == 0.0 or lasting_acceleration(scene) >= fixed.acceleration
+
+
+def small_look(scene: Scene) -> Scene:
+    """The same scene in a small picture, in double precision on the CPU, so that every machine sees the same."""
+    height, width = scene.size
+    scale = torch.diag(torch.tensor([_LOOK[1] / width, _LOOK[0] / height, 1.0], dtype=torch.float64))
+    coefficients = scale @ scene.curve.coefficients.cpu()
+    return replace(scene.to("cpu", torch.float64), size=_LOOK, curve=replace(scene.curve, coefficients=coefficients))
+
+
+def hidden_part(scene: Scene, readout: Readout, frame: int) -> float:
+    """Part of the points of a frame that stay inside the picture until the next frame but are hidden there."""
+    flow, visible = rs_flow(scene, readout, frame, frame + 1)
+    height, width = scene.size
+    x = flow[:, 0] + torch.arange(width)
+    y = flow[:, 1] + torch.arange(height)[:, None]
+    inside = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
+    return float((inside & ~visible[:, 0]).float().mean())
+
+
+def lasting_acceleration(scene: Scene) -> float:
+    """Root mean square of the mean acceleration over the clip, over that of the velocity, per frame interval.
+
+    A shake whose acceleration turns round from frame to frame has hardly any.
+    """
+    motions = [gs_kinematics(scene, share * FRAMES) for share in (0.25, 0.5, 0.75)]
+    acceleration = torch.stack([motion.acceleration for motion in motions]).mean(0)
+    velocity = torch.stack([motion.velocity for motion in motions])
+    return float((acceleration.square().mean() / velocity.square().mean().clamp_min(1e-12)).sqrt())
+
+
+def _rank(scene: int, order: tuple[int, int]) -> float:
+    """A different one of `SCENES` values from 0 to 1 for each scene."""
+    return (order[0] * scene + order[1]) % SCENES / (SCENES - 1)
+
+
+def _known(name: str) -> str:
+    if name not in FIXED_SETS:
+        raise ValueError(f"unknown test set {name!r}; choose one of {', '.join(FIXED_SETS)}.")
+    return name

@@ -1,0 +1,254 @@
+"""Simulated clips on disk: as sequences of the public data sets' layouts, as plain folders, or as videos.
+
+A sequence is there whole or not at all. Beside the pictures of a sequence there may be
+
+- `clip.json`: gamma, scan and offset (layouts whose readout is not fixed by the data set, and videos);
+- `truth.npz`: one array per name and frame, `flow_next/00003` for that of frame 3; the names are those of
+  `qrsc.simulate.render.clip.TRUTH_NAMES`. Each array is read from disk only when it is asked for. Flows, fields and
+  motion are stored as float32, or as float16, which halves the file and rounds a flow by under 0.05 %;
+  poses and intrinsics stay float64, visibility is bool;
+- `truth.json`: what the arrays are, and how the clip was made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qrsc.data.layouts import Layout, LayoutName, Split, frame_path, get_layout, index_sequences, write_clip_file
+from qrsc.media.atomic import atomic_folder
+from qrsc.media.image_folder import list_frames, read_frame, write_frame
+from qrsc.media.mp4 import write_video
+from qrsc.simulate.render.clip import TRUTH_NAMES, ClipFrame
+from qrsc.timing import Readout
+
+OutputLayout = Literal["carla", "fastec", "bsrsc", "plain", "sim", "video"]
+OUTPUT_LAYOUTS: tuple[OutputLayout, ...] = get_args(OutputLayout)
+TRUTH_FILE = "truth.npz"
+NOTES_FILE = "truth.json"
+TEST_SHARE = 0.2
+
+
+class TruthWriter:
+    """Writes `truth.npz` frame by frame, so that no more than one frame of it is ever in memory.
+
+    Args:
+        path: the file.
+        precision: of flows, fields and motion: `torch.float32` or `torch.float16`.
+    """
+
+    def __init__(self, path: Path, precision: torch.dtype = torch.float32) -> None:
+        if precision not in (torch.float32, torch.float16):
+            raise ValueError(f"truth is stored as torch.float32 or torch.float16, not as {precision}.")
+        self._path = path
+        self._precision = precision
+        self._archive: zipfile.ZipFile | None = None
+
+    def __enter__(self) -> TruthWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def add(self, number: int, truth: Mapping[str, Tensor]) -> None:
+        """The truth of one frame; the file is begun with the first one that has any."""
+        if truth and self._archive is None:
+            # Level 1 packs float32 fields to 68 %; level 6 takes 2.7 times as long for 67 % (float16: 55 and 51 %).
+            self._archive = zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+        for name, value in truth.items():
+            stored = value.to(self._precision) if value.dtype == torch.float32 else value
+            assert self._archive is not None  # opened above, for there is at least this name
+            with self._archive.open(f"{name}/{number:05d}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(stored.cpu().numpy()), allow_pickle=False)
+
+
+def read_truth(folder: Path, name: str, number: int) -> Tensor:
+    """One array of a sequence's `truth.npz`; floating point comes back as float32, poses and intrinsics as float64."""
+    path = folder / TRUTH_FILE
+    with np.load(path) as arrays:
+        key = f"{name}/{number:05d}"
+        if key not in arrays:
+            names = sorted({entry.split("/")[0] for entry in arrays})
+            raise KeyError(f"{path} has no {name!r} for frame {number}; it has {', '.join(names)}.")
+        value = torch.from_numpy(arrays[key])
+    return value.float() if value.dtype == torch.float16 else value
+
+
+def write_sequence(
+    folder: Path,
+    layout_name: LayoutName,
+    frames: Iterable[ClipFrame],
+    readout: Readout,
+    *,
+    notes: Mapping[str, object] | None = None,
+    precision: torch.dtype = torch.float32,
+    force: bool = False,
+    suffix: str = ".png",
+) -> int:
+    """Write a clip as one sequence of a layout.
+
+    Args:
+        folder: of the sequence.
+        layout_name: one of `qrsc.data.layouts.LAYOUTS`.
+        frames: those of a clip; pictures that the layout has no name for are left out.
+        readout: how they were read. A layout of a public data set has its own, which it must be.
+        notes: how the clip was made, for `truth.json`.
+        precision: of the truth, see above.
+        force: replace a sequence of this layout that is there already.
+        suffix: `.png`, or `.jpg` with some loss.
+
+    Returns:
+        How many frames were written.
+
+    Raises:
+        FileExistsError: the folder is not empty, and `force` was not given or what it holds is no such sequence.
+    """
+    layout = get_layout(layout_name)
+    require_layout_readout(layout_name, readout)
+    with _replacing(folder, layout_name, force) as work:
+        count = _write_frames(work, layout, frames, precision, suffix)
+        if count == 0:
+            raise ValueError(f"there are no frames for {folder}: a sequence needs at least one.")
+        if layout.readout is None:
+            write_clip_file(work, readout)
+        if layout.marker is not None:
+            (work / layout.marker).write_text(f"simulated, gamma {readout.gamma:g}, {count} frames\n", encoding="utf-8")
+        if notes is not None:
+            _write_notes(work, notes)
+    return count
+
+
+def write_videos(
+    folder: Path,
+    frames: Iterable[ClipFrame],
+    readout: Readout,
+    fps: float,
+    *,
+    notes: Mapping[str, object] | None = None,
+    precision: torch.dtype = torch.float32,
+    force: bool = False,
+) -> int:
+    """Write a clip as `rolling.mp4`, `first.mp4` and `middle.mp4` with the files beside it; masks are left out.
+
+    The arguments are those of `write_sequence`, with the frame rate that the videos shall have.
+    """
+    with _replacing(folder, "video", force) as work:
+        # The frames wait on disk: three encoders take them one after the other, and memory stays bounded.
+        waiting = work / ".frames"
+        count = write_sequence(waiting, "sim", _without_masks(frames), readout, notes=notes, precision=precision)
+        for part, name in (("RS", "rolling"), ("GS_first", "first"), ("GS_middle", "middle")):
+            if (waiting / part).is_dir():
+                stored = (read_frame(path).frame for path in list_frames(waiting / part))
+                write_video(work / f"{name}.mp4", stored, fps)
+        for path in waiting.iterdir():
+            if path.is_file():
+                shutil.move(path, work / path.name)
+        shutil.rmtree(waiting)
+    return count
+
+
+def sequence_folder(layout_name: OutputLayout, index: int, count: int) -> Path:
+    """Where the sequence of a number lies in a data set of so many, seen from its root.
+
+    The public data sets are split; of a miniature the last fifth, at least one sequence, is its test set if there is
+    more than one sequence.
+    """
+    if layout_name not in OUTPUT_LAYOUTS:
+        raise ValueError(f"unknown layout {layout_name!r}; choose one of {', '.join(OUTPUT_LAYOUTS)}.")
+    name = f"{index:04d}"
+    if layout_name in ("plain", "sim", "video"):
+        return Path(name)
+    held_out = max(1, math.ceil(TEST_SHARE * count)) if count > 1 else 0
+    split: Split = "test" if index >= count - held_out else "train"
+    return Path(split, "simtown", name) if layout_name == "carla" else Path(split, name)
+
+
+def require_layout_readout(layout_name: LayoutName, readout: Readout) -> None:
+    """A public data set's layout has no file that could say how a sequence was read, so it must be as usual there."""
+    layout = get_layout(layout_name)
+    if layout.readout is not None and layout.readout != readout:
+        own = layout.readout
+        raise ValueError(
+            f"{layout.title} is read with gamma = {own.gamma:g}, {own.scan}, and its files cannot say otherwise; got "
+            f"gamma = {readout.gamma:g}, {readout.scan}. Leave gamma and scan out, or choose the layout sim or plain."
+        )
+
+
+def _write_frames(
+    folder: Path, layout: Layout, frames: Iterable[ClipFrame], precision: torch.dtype, suffix: str
+) -> int:
+    """Pictures and truth of all frames; returns how many there were."""
+    count = 0
+    with TruthWriter(folder / TRUTH_FILE, precision) as truth:
+        for frame in frames:
+            for kind in layout.names:
+                if kind in frame.pictures:
+                    path = frame_path(layout, folder, kind, frame.number, suffix)
+                    path.parent.mkdir(exist_ok=True)
+                    write_frame(path, _as_picture(frame.pictures[kind]))
+            truth.add(frame.number, frame.truth)
+            count += 1
+    return count
+
+
+def _without_masks(frames: Iterable[ClipFrame]) -> Iterator[ClipFrame]:
+    for frame in frames:
+        pictures = {kind: picture for kind, picture in frame.pictures.items() if not kind.endswith("_mask")}
+        yield ClipFrame(frame.number, pictures, frame.truth)
+
+
+def _as_picture(value: Tensor) -> Tensor:
+    """`[3, H, W]` in 0 to 1; a mask is white where it is true."""
+    return value.float().expand(3, -1, -1) if value.dtype == torch.bool else value
+
+
+def _write_notes(folder: Path, notes: Mapping[str, object]) -> None:
+    content = dict(notes)
+    if (folder / TRUTH_FILE).exists():
+        with np.load(folder / TRUTH_FILE) as stored:
+            names = {entry.split("/")[0] for entry in stored}
+        known = {name: text for group in TRUTH_NAMES.values() for name, text in group.items()}
+        content["arrays"] = {name: text for name, text in known.items() if name in names}
+    (folder / NOTES_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _replacing(folder: Path, layout_name: OutputLayout, force: bool) -> Iterator[Path]:
+    """A folder to fill, which takes the place of a sequence that is there; only a sequence is ever removed."""
+    occupied = folder.is_dir() and any(folder.iterdir())
+    if not (occupied and force):
+        with atomic_folder(folder) as work:
+            yield work
+        return
+    if not _is_sequence(folder, layout_name):
+        raise FileExistsError(
+            f"{folder} holds something else than a simulated sequence of the layout {layout_name}, and is left alone. "
+            "Choose another folder, or remove it yourself."
+        )
+    fresh = folder.with_name(f".{folder.name}.fresh")
+    shutil.rmtree(fresh, ignore_errors=True)
+    with atomic_folder(fresh) as work:
+        yield work
+    shutil.rmtree(folder)
+    fresh.rename(folder)
+
+
+def _is_sequence(folder: Path, layout_name: OutputLayout) -> bool:
+    if layout_name == "video":
+        return (folder / "rolling.mp4").is_file()
+    try:
+        return any(sequence.folder == folder for sequence in index_sequences(folder, layout_name))
+    except (FileNotFoundError, ValueError):
+        return False

@@ -1,0 +1,1 @@
+"""Textures and painted things for simulated worlds."""

@@ -1,0 +1,77 @@
+"""A folder of photographs as textures: cut, mirrored, recoloured and mixed with each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from qrsc.media.image_folder import list_frames, read_frame
+from qrsc.simulate.paint.textures import fractal_noise
+
+
+def load_photographs(folder: Path | str, *, longest: int = 1024, most: int | None = None) -> list[Tensor]:
+    """The pictures of a folder, in the order of their names.
+
+    Args:
+        folder: holds the pictures, in any format that frames can have.
+        longest: larger pictures are scaled down to this length of their longer side.
+        most: read at most so many.
+
+    Returns:
+        `[3, h, w]` each, RGB in 0 to 1.
+    """
+    pictures = []
+    for path in list_frames(Path(folder))[:most]:
+        picture = read_frame(path).frame
+        scale = longest / max(picture.shape[1:])
+        if scale < 1.0:
+            size = [max(1, round(side * scale)) for side in picture.shape[1:]]
+            picture = F.interpolate(picture[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+        pictures.append(picture)
+    return pictures
+
+
+def varied(photographs: list[Tensor], count: int, generator: torch.Generator) -> list[Tensor]:
+    """More textures from photographs than there are: parts of them, mirrored, recoloured, some mixed by twos.
+
+    Args:
+        photographs: `[3, h, w]` each.
+        count: how many to make.
+    """
+    if not photographs:
+        raise ValueError("there are no photographs to make textures from.")
+    made = []
+    for _ in range(count):
+        texture = _part(photographs, generator)
+        if torch.rand(1, generator=generator) < 0.3:
+            other = _part(photographs, generator)
+            other = F.interpolate(other[None], size=texture.shape[1:], mode="area")[0]
+            border = fractal_noise(texture.shape[1], texture.shape[2], generator, cells=2, octaves=5)
+            texture = torch.lerp(texture, other, (border / 0.2 + 0.5).clamp(0.0, 1.0))
+        made.append(_recoloured(texture, generator))
+    return made
+
+
+def _part(photographs: list[Tensor], generator: torch.Generator) -> Tensor:
+    """A part of one photograph, at least half of it each way, perhaps mirrored or turned on its side."""
+    photograph = photographs[int(torch.randint(len(photographs), (1,), generator=generator))]
+    height, width = photograph.shape[1:]
+    part_y, part_x, at_y, at_x, mirror, turn = torch.rand(6, generator=generator).tolist()
+    rows, columns = max(1, int(height * (0.5 + 0.5 * part_y))), max(1, int(width * (0.5 + 0.5 * part_x)))
+    top, left = int((height - rows) * at_y), int((width - columns) * at_x)
+    part = photograph[:, top : top + rows, left : left + columns]
+    part = part.flip(2) if mirror < 0.5 else part
+    return part.transpose(1, 2) if turn < 0.15 else part
+
+
+def _recoloured(texture: Tensor, generator: torch.Generator) -> Tensor:
+    """Colours mixed a little among each other, and lighter or darker as a whole."""
+    mix = torch.eye(3) + 0.12 * torch.randn(3, 3, generator=generator)
+    mix = mix / mix.sum(1, keepdim=True).clamp_min(0.3)
+    contrast, level = torch.rand(2, generator=generator).tolist()
+    changed = torch.matmul(mix, texture.flatten(1)).reshape(texture.shape)
+    changed = (changed - 0.5).mul(0.75 + 0.45 * contrast).add(0.42 + 0.16 * level)
+    return changed.clamp(0.0, 1.0)

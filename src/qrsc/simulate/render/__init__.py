@@ -1,0 +1,1 @@
+"""Rolling- and global-shutter pictures of a scene, with exact truth."""

@@ -1,0 +1,1 @@
+"""What stands in a simulated world and how it moves."""

@@ -1,0 +1,1 @@
+"""Video file in, video file out: what the commands do, as a library."""

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from qrsc.backend.memory import keep_freed_memory
+
+# In a process of its own, for it is the whole process whose memory is kept: page faults of writing to three blocks that
+# are freed and asked for again 20 times. Each is smaller than what numpy asks the system huge pages for.
+FAULTS = """
+import resource, sys
+import numpy as np
+from qrsc.backend.memory import keep_freed_memory
+
+def written():
+    return [np.ones(400_000) for _ in range(3)]
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+if sys.argv[1] == "kept":
+    assert keep_freed_memory((480, 640))
+for _ in range(3):
+    written()
+before = faults()
+for _ in range(20):
+    written()
+print(faults() - before)
+"""
+
+
+def test_large_frames_are_left_alone() -> None:
+    assert not keep_freed_memory((1080, 1920))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_pages_are_not_cleared_again_and_again() -> None:
+    def faults(how: str) -> int:
+        run = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
+        return int(run.stdout)
+
+    # 2,344 pages of 4 kB in three blocks; where the system gives huge pages, fewer are asked for in any case.
+    kept, given_back = faults("kept"), faults("given back")
+    assert kept < 100
+    if given_back < 20 * 100:
+        pytest.skip("this system gives no small pages, or does not take them back")
+    assert kept < 0.1 * given_back

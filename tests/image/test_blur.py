@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from qrsc.image.blur import binomial_blur, box_mean
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_point_becomes_the_window_and_a_flat_picture_stays(step: int) -> None:
+    point = torch.zeros(1, 1, 9, 9)
+    point[..., 4, 4] = 16.0
+    places = torch.tensor([4 - step, 4, 4 + step])
+    window = binomial_blur(point, step)[0, 0][places[:, None], places]
+    assert window.tolist() == [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
+    flat = torch.full((2, 3, 5, 4), 0.3)
+    torch.testing.assert_close(binomial_blur(flat, step), flat)
+
+
+@pytest.mark.parametrize("size", [(7, 9), (2, 3), (1, 1)])
+def test_a_box_counts_what_lies_inside(size: tuple[int, int]) -> None:
+    values = torch.rand(2, 3, *size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = F.avg_pool2d(values, 5, 1, 2, count_include_pad=False)
+    torch.testing.assert_close(box_mean(values, 5), expected)
+    values.requires_grad_()
+    assert torch.autograd.gradcheck(lambda given: box_mean(given, 3), values)
+
+
+def test_half_precision_counts_right() -> None:
+    ones = torch.ones(1, 1, 3, 1100, dtype=torch.bfloat16)
+    assert torch.equal(box_mean(ones, 5), ones)
