@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from qrsc.cli import train as training
+from qrsc.cli import train_work as training
 from qrsc.cli.app import app
 from qrsc.data.dataset import Dataset, index_data
 from qrsc.flow import FlowPair
