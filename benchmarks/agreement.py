@@ -18,7 +18,7 @@ import torch
 
 from qrsc.evaluate.metrics.pixels import psnr
 from qrsc.media.image_folder import list_frames, read_frame
-from qrsc.media.mp4 import read_video
+from qrsc.media.reader import read_video
 from qrsc.pipeline import Corrector, MotionName
 from qrsc.timing import Readout, parse_scan
 

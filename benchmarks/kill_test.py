@@ -18,7 +18,8 @@ from pathlib import Path
 
 import torch
 
-from qrsc.media.mp4 import read_video, write_video
+from qrsc.media.mp4 import write_video
+from qrsc.media.reader import read_video
 
 FRAMES = 150
 

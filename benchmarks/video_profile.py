@@ -25,8 +25,9 @@ from torch import Tensor
 
 from qrsc.flow.dis import Grey, search
 from qrsc.media.codecs import choose_encoding
-from qrsc.media.mp4 import read_video, write_video
+from qrsc.media.mp4 import write_video
 from qrsc.media.probe import probe
+from qrsc.media.reader import read_video
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
 from qrsc.video.correct import Job, correct_clip

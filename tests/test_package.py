@@ -12,6 +12,7 @@ import pytest
 import qrsc
 
 PUBLIC_NAMES = {
+    "Cancelled",
     "Corrected",
     "Corrector",
     "Readout",
@@ -19,8 +20,10 @@ PUBLIC_NAMES = {
     "__version__",
     "backward_warp",
     "correct",
+    "correct_video",
     "invert_field",
     "load_flow",
+    "slowmo_video",
     "solve_trajectory",
     "splat",
 }

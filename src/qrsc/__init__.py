@@ -10,15 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from qrsc.backend.progress import Cancelled
     from qrsc.flow import load_flow
     from qrsc.motion.trajectory import Trajectory, solve_trajectory
     from qrsc.pipeline import Corrected, Corrector, correct
     from qrsc.timing import Readout
+    from qrsc.video.correct import correct_video
+    from qrsc.video.slowmo import slowmo_video
     from qrsc.warp import backward_warp, invert_field, splat
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cancelled",
     "Corrected",
     "Corrector",
     "Readout",
@@ -26,21 +30,26 @@ __all__ = [
     "__version__",
     "backward_warp",
     "correct",
+    "correct_video",
     "invert_field",
     "load_flow",
+    "slowmo_video",
     "solve_trajectory",
     "splat",
 ]
 
 _HOME = {
+    "Cancelled": "qrsc.backend.progress",
     "Corrected": "qrsc.pipeline",
     "Corrector": "qrsc.pipeline",
     "Readout": "qrsc.timing",
     "Trajectory": "qrsc.motion.trajectory",
     "backward_warp": "qrsc.warp",
     "correct": "qrsc.pipeline",
+    "correct_video": "qrsc.video.correct",
     "invert_field": "qrsc.warp",
     "load_flow": "qrsc.flow",
+    "slowmo_video": "qrsc.video.slowmo",
     "solve_trajectory": "qrsc.motion.trajectory",
     "splat": "qrsc.warp",
 }

@@ -6,3 +6,7 @@ from typing import Literal
 
 Scan = Literal["top-down", "bottom-up", "left-right", "right-left"]
 Instant = Literal["first", "middle", "last"]
+PresetName = Literal["fast", "default", "best"]
+VideoBorder = Literal["fill", "crop", "repeat", "transparent"]
+Keep = Literal["rate", "duration"]
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from qrsc.cli.app import app
 from qrsc.media.image_folder import list_frames, read_frame, write_frame
-from qrsc.media.mp4 import read_video
+from qrsc.media.reader import read_video
 
 from ..videos import Recipe, facts, make_video, texture_frames
 

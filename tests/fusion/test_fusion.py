@@ -107,7 +107,7 @@ def test_fusions_by_name() -> None:
     assert load_fusion("mean") is mean_fusion
     assert isinstance(load_fusion("coherent"), CoherentFusion)
     with pytest.raises(ValueError, match="unknown fusion 'median'; choose one of none, mean"):
-        load_fusion("median")  # type: ignore[arg-type]  # wrong on purpose
+        load_fusion("median")
 
 
 # --- coherent ---

@@ -115,9 +115,9 @@ def test_double_precision_frames_come_back_as_such() -> None:
 def test_networks_by_name(name: str) -> None:
     assert type(build_network(name)).__name__ == {"rsa2": "Rsa2Network", "rsa2-lite": "LiteNetwork"}[name]
     if name in shipped_weights():
-        assert load_fusion(name) is not None  # type: ignore[arg-type]  # a name from a parameter
+        assert load_fusion(name) is not None
     else:
         with pytest.raises(WeightsError, match=f"weights of the fusion '{name}' do not come with"):
-            load_fusion(name)  # type: ignore[arg-type]  # a name from a parameter
+            load_fusion(name)
     with pytest.raises(ValueError, match="choose one of rsa2, rsa2-lite"):
         build_network("rsa3")

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from qrsc.media.errors import MediaError
-from qrsc.media.mp4 import read_video, write_video
+from qrsc.media.mp4 import write_video
+from qrsc.media.reader import read_video
 
 COLOURS = torch.tensor(
     [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 0], [0.2, 0.7, 0.9]]
@@ -88,7 +89,7 @@ def test_unreadable_video_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere\.mp4"):
         next(read_video(tmp_path / "nowhere.mp4"))
     (tmp_path / "a.mp4").write_bytes(b"no video")
-    with pytest.raises(MediaError, match=r"a\.mp4 cannot be decoded as a video"):
+    with pytest.raises(MediaError, match=r"a\.mp4 cannot be read as a video"):
         next(read_video(tmp_path / "a.mp4"))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import av
@@ -13,10 +12,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from qrsc.calibrate.decision import ChosenReadout
 from qrsc.cli.app import app
 from qrsc.media.image_folder import read_frame
-from qrsc.media.mp4 import read_video
 from qrsc.media.planes import Colours, frame_of, layout_of
+from qrsc.media.reader import read_video
 from qrsc.timing import Readout
 
 from ..videos import READOUT, Recipe, facts, make_video, planes, seen, texture, texture_frames
@@ -289,11 +289,11 @@ def test_a_readout_is_looked_for_when_none_is_given(
 ) -> None:
     asked: dict[str, object] = {}
 
-    def readout_for_clip(source: Path, **options: object) -> SimpleNamespace:
+    def readout_for_clip(source: Path, **options: object) -> ChosenReadout:
         asked.update(options, source=source)
-        return SimpleNamespace(readout=Readout(0.8), message="gamma 0.8, found", nothing_to_correct=nothing)
+        return ChosenReadout(Readout(0.8), "gamma 0.8, found", nothing_to_correct=nothing)
 
-    monkeypatch.setattr("qrsc.calibrate.decision.readout_for_clip", readout_for_clip)
+    monkeypatch.setattr("qrsc.video.readout.readout_for_clip", readout_for_clip)
     source = make_video(tmp_path / "in.mkv", Recipe(texture_frames(4), "ffv1", options={}))
     said = corrected(source, tmp_path / "out.mkv", "--camera", "pinhole")
     assert "note: gamma 0.8, found" in said

@@ -13,6 +13,7 @@ from qrsc.timing import Scan
 
 # Numbers of pairs after which the estimate is made; the next one is only for clips that have not told enough.
 LOOKS = (119, 239)
+MOST_FRAMES = LOOKS[-1] + 1  # that are ever read
 ENOUGH = 0.035  # half width of an interval that more frames need not narrow
 
 
@@ -40,7 +41,7 @@ def calibrate_clip(
     # Pairs are worked on side by side already: more threads within each only wait for each other. With two of its own,
     # a search by OpenCV takes 14.5 ms of processor time and not 10.5 ms, for the same flow.
     with at_most_threads(1):
-        for frame in clip.grey_frames(LOOKS[-1] + 1, advance):
+        for frame in clip.grey_frames(MOST_FRAMES, advance):
             reader.take(frame)
             if reader.pairs in LOOKS:
                 found, looked_at = estimate(reader.motions()), reader.pairs

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from qrsc.calibrate.calibrate_clip import calibrate_clip
 from qrsc.calibrate.camera_table import CameraMode, choose_mode
 from qrsc.calibrate.estimate import Calibration
@@ -39,7 +37,6 @@ def readout_for_clip(
     camera: str | None,
     scan: Scan | None,
     fps: float | None,
-    device: torch.device | str | None = None,
     advance: Callable[[], None] | None = None,
 ) -> ChosenReadout:
     """The readout that a clip should be corrected with.
@@ -49,7 +46,6 @@ def readout_for_clip(
         camera: its camera, if the user named one; the estimate then looks around the camera's value.
         scan: its direction, if known; found in the clip if not.
         fps: its frame rate, if the file's own is not to be believed or there is none.
-        device: where the caller computes; the flows of the estimate are found on the CPU in any case.
         advance: called for every frame that is looked at.
     """
     clip = open_clip(source, fps)

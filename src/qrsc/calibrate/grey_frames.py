@@ -17,8 +17,8 @@ from qrsc.calibrate.cells import Grey
 from qrsc.calibrate.exif import image_camera
 from qrsc.flow.dis import MIN_SIDE
 from qrsc.media.image_folder import list_frames, read_frame, read_frames
-from qrsc.media.mp4 import read_pixels, read_video
 from qrsc.media.probe import opened, probe
+from qrsc.media.reader import ReadReport, read_pixels, read_video
 
 # Frames are scaled down to this length of their longer side for the flow: it is quicker, and its precision in parts
 # of the frame does not suffer.
@@ -62,7 +62,7 @@ class ClipSource:
         """The frames `[H, W, 3]`, in 8 bits or in [0, 1]."""
         if self.path.is_dir():
             return (np.ascontiguousarray(frame.permute(1, 2, 0).numpy()) for frame in self.frames())
-        return read_pixels(self.path)
+        return read_pixels(self.path, ReadReport())  # whoever corrects the clip says what is damaged
 
 
 def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[int] | None) -> Grey:

@@ -44,10 +44,10 @@ def ablate(
     device: DeviceGiven = "auto",
 ) -> None:
     """Score a manifest's variants of the method, parts of it taken away, beside the paper's ablation study."""
+    from qrsc.backend.device import choose_device
     from qrsc.cli.ablate_work import ablate_rows
     from qrsc.cli.evaluate_work import choose_format
     from qrsc.cli.studies import StudyOptions, Training
-    from qrsc.video.readout import choose_device
 
     options = StudyOptions(
         form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),

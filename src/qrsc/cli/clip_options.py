@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from qrsc.cli.options import DeviceOption, MotionOption, ProgressOption, ScanOption
+from qrsc.names import PresetName
 
 SourceGiven = Annotated[Path, typer.Argument(metavar="INPUT", help="Video, or folder of images.", show_default=False)]
 OutputGiven = Annotated[Path, typer.Option("--output", "-o", metavar="OUTPUT", help="Video or folder to write.")]
@@ -61,3 +62,17 @@ PresetGiven = Annotated[
 ProgressGiven = Annotated[
     ProgressOption, typer.Option(metavar="HOW", show_default=False, help="auto*, bar, json (lines on stdout) or none.")
 ]
+FastGiven = Annotated[
+    bool, typer.Option("--fast", show_default=False, help="Quickest: flow by a search, the mean of three frames.")
+]
+BestGiven = Annotated[
+    bool,
+    typer.Option("--best", show_default=False, help="Slowest: a search behind the network, fields at full size."),
+]
+
+
+def choose_preset_name(fast: bool, best: bool) -> PresetName:
+    """The preset that the two switches stand for."""
+    if fast and best:
+        raise ValueError("choose one of --fast and --best.")
+    return "fast" if fast else "best" if best else "default"

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from qrsc.cli.clip_options import (
+    BestGiven,
     CameraGiven,
     CodecGiven,
     CrfGiven,
     DeviceGiven,
     EndGiven,
+    FastGiven,
     FlowGiven,
     FpsGiven,
     GammaGiven,
@@ -27,8 +29,9 @@ from qrsc.cli.clip_options import (
     ScanGiven,
     SourceGiven,
     StartGiven,
+    choose_preset_name,
 )
-from qrsc.cli.errors import readable_errors
+from qrsc.cli.errors import echo_note, readable_errors
 from qrsc.cli.options import (
     BorderOption,
     FusionOption,
@@ -82,13 +85,8 @@ def correct(
     ] = 0.04,
     start: StartGiven = None,
     end: EndGiven = None,
-    fast: Annotated[
-        bool, typer.Option("--fast", show_default=False, help="Quickest: flow by a search, the mean of three frames.")
-    ] = False,
-    best: Annotated[
-        bool,
-        typer.Option("--best", show_default=False, help="Slowest: a search behind the network, fields at full size."),
-    ] = False,
+    fast: FastGiven = False,
+    best: BestGiven = False,
     motion: MotionGiven = "path",
     fusion: Annotated[
         FusionOption | None,
@@ -123,85 +121,46 @@ def correct(
         bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
     ] = False,
 ) -> None:
-    from qrsc.cli.progress import print_json
-    from qrsc.media.codecs import choose_encoding, is_video_name
-    from qrsc.pipeline import Corrector
-    from qrsc.video.clips import clip_info, clip_size, require_output
-    from qrsc.video.correct import Job, correct_clip
-    from qrsc.video.readout import (
-        ReadoutOptions,
-        choose_device,
-        choose_preset,
-        choose_readout,
-        choose_scale,
-        choose_tau,
-        choose_threads,
-    )
+    from qrsc.cli.progress import reporting, show_result
+    from qrsc.video.correct import correct_video
 
-    def say(line: str) -> None:
-        if not quiet:
-            typer.echo(f"note: {line}", err=True)
-
-    require_output(source, output, compare=compare, overwrite=overwrite)
-    chosen_device = choose_device(device)
-    basis = choose_preset(fast, best)
-    info = clip_info(source)
-    given = ReadoutOptions(gamma, readout, percent, camera, fps, scan)
-    chosen = choose_readout(source, info, given, device=chosen_device, say=say)
-    encoding = None
-    if is_video_name(output):
-        if info is None and fps is None:
-            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
-        encoding = choose_encoding(
+    with reporting("none" if quiet else progress) as report:
+        result = correct_video(
+            source,
             output,
-            info,
+            gamma=gamma,
+            readout_ms=readout,
+            percent=percent,
+            camera=camera,
+            fps=fps,
+            scan=scan,
+            at=at,
+            tau=tau,
+            strength=strength,
+            border=border,
+            margin=margin,
+            start=start,
+            end=end,
+            preset=choose_preset_name(fast, best),
+            motion=motion,
+            fusion=fusion,
+            flow=flow,
+            warp=warp,
+            unsure=unsure,
+            frames=frames,
+            scale=scale,
+            device=device,
             codec=codec,
             crf=crf,
             pixel_format=pix_fmt,
-            preset=preset,
-            quick=fast,
-            alpha=border == "transparent",
+            encoder_preset=preset,
+            compare=compare,
+            overwrite=overwrite,
+            progress=report,
+            on_note=None if quiet else echo_note,
         )
-    corrector = Corrector(
-        chosen,
-        tau=choose_tau(chosen, tau, at),
-        motion=motion,
-        fusion=fusion or basis.fusion,
-        warp=warp,
-        flow=flow or basis.flow,
-        frames=frames,
-        strength=strength,
-        border="repeat" if border == "repeat" else "fill",
-        unsure=unsure,
-        scale=choose_scale(scale, clip_size(source, info)),
-        field_scale=basis.field_scale,
-        find_cuts=True,
-        find_repeats=True,
-        flows_ahead=1,
-    )
-    job = Job(
-        source,
-        output,
-        info,
-        encoding,
-        chosen_device,
-        border,
-        margin,
-        compare,
-        fps,
-        start,
-        end,
-        overwrite=overwrite,
-        # Networks asked for beside --fast have more to do than a search, and get all cores.
-        threads=choose_threads(chosen_device) if fast and flow is None and fusion is None else None,
-    )
-    summary = correct_clip(job, corrector, progress="none" if quiet else progress, say=say)
-    if quiet:
-        return
-    if progress == "json":
-        print_json(event="done", output=str(output), **summary.figures(corrector.seconds.spent))
-    else:
-        typer.echo(summary.text(f"corrected into {output}", corrector.seconds.spent))
+    if not quiet:
+        show_result(result, "corrected into", as_json=progress == "json")
 
 
 correct.__doc__ = EXAMPLES

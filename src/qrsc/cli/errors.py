@@ -37,6 +37,11 @@ def readable_errors(command: Callable[P, None]) -> Callable[P, None]:
     return wrapped
 
 
+def echo_note(line: str) -> None:
+    """Something that a user should know, on stderr."""
+    typer.echo(f"note: {line}", err=True)
+
+
 def _one_line(message: object) -> str:
     return " ".join(str(message).split())
 

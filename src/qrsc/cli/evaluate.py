@@ -61,10 +61,10 @@ def evaluate(
     device: Annotated[DeviceOption, typer.Option(help="Where tensors live.")] = "auto",
 ) -> None:
     """Score methods on a data set and print a table of figures, the paper's beside ours."""
+    from qrsc.backend.device import choose_device
     from qrsc.cli.data_work import given_readout
     from qrsc.cli.evaluate_work import Options, choose_format, evaluate_data
     from qrsc.flow import default_flow
-    from qrsc.video.readout import choose_device
 
     chosen = choose_device(device)
     form = choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv)

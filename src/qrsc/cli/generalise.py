@@ -44,10 +44,10 @@ def generalise(
     device: DeviceGiven = "auto",
 ) -> None:
     """Score each of a manifest's checkpoints on each of its data sets, with the paper's relative decline rate."""
+    from qrsc.backend.device import choose_device
     from qrsc.cli.evaluate_work import choose_format
     from qrsc.cli.generalise_work import generalise_checkpoints
     from qrsc.cli.studies import StudyOptions, Training
-    from qrsc.video.readout import choose_device
 
     options = StudyOptions(
         form=choose_format(as_json=as_json, as_markdown=as_markdown, as_csv=as_csv),

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 
+from qrsc.backend.progress import Progress, ProgressCallback
 from qrsc.cli.options import ProgressOption
+
+if TYPE_CHECKING:
+    from qrsc.video.result import VideoResult
 
 # A line of JSON at most this often, in seconds: enough for any bar, and no flood for a fast clip.
 JSON_INTERVAL = 0.5
 
 
-class Reporter(Protocol):
-    """Hears of every frame that is done."""
-
-    def advance(self) -> None: ...
-
-
-def progress_bar(quiet: bool = False, *, always: bool = False) -> Progress:
+def progress_bar(quiet: bool = False, *, always: bool = False) -> RichProgress:
     """A bar on stderr, gone when the work is done, so that stdout holds the result alone; none in a log or a pipe.
 
     `always` shows it there, too.
     """
     shown = not quiet and (always or Console(stderr=True).is_terminal)
-    return Progress(
+    return RichProgress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -43,19 +42,21 @@ def progress_bar(quiet: bool = False, *, always: bool = False) -> Progress:
 
 
 @contextmanager
-def reporting(mode: ProgressOption, total: int | None, work: str) -> Iterator[Reporter]:
-    """Reports on frames: `auto` shows a bar on a terminal, `bar` everywhere, `json` prints lines on stdout.
-
-    Args:
-        mode: how.
-        total: how many frames there will be, as far as is known.
-        work: one word for what is done with them.
-    """
+def reporting(mode: ProgressOption) -> Iterator[ProgressCallback]:
+    """A callback for long work: `auto` shows a bar on a terminal, `bar` everywhere, `json` prints lines on stdout."""
     if mode == "json":
-        yield _JsonLines(total, work)
+        yield _JsonLines()
         return
-    with progress_bar(mode == "none", always=mode == "bar") as progress:
-        yield _Bar(progress, total, work)
+    with progress_bar(mode == "none", always=mode == "bar") as bar:
+        yield _Bar(bar)
+
+
+def show_result(result: VideoResult, verb: str, *, as_json: bool) -> None:
+    """Print what became of a clip."""
+    if as_json:
+        print_json(event="done", **result.figures())
+    else:
+        typer.echo(result.text(verb))
 
 
 def print_json(**content: Any) -> None:
@@ -65,25 +66,36 @@ def print_json(**content: Any) -> None:
 
 
 class _Bar:
-    def __init__(self, progress: Progress, total: int | None, work: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(work, total=total)
+    """A bar whose label is the stage."""
 
-    def advance(self) -> None:
-        self._progress.advance(self._task)
+    def __init__(self, bar: RichProgress) -> None:
+        self._bar = bar
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage not in self._tasks:
+            for earlier in self._tasks.values():
+                self._bar.update(earlier, visible=False)
+            self._tasks[progress.stage] = self._bar.add_task(progress.stage, total=progress.total)
+        self._bar.update(self._tasks[progress.stage], completed=progress.done)
 
 
 class _JsonLines:
-    def __init__(self, total: int | None, work: str) -> None:
-        self._total, self._work = total, work
-        self._done = 0
-        self._started = time.monotonic()
+    def __init__(self) -> None:
+        self._stage = ""
         self._printed = 0.0
 
-    def advance(self) -> None:
-        self._done += 1
-        passed = time.monotonic() - self._started
-        if passed - self._printed < JSON_INTERVAL and self._done != self._total:
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage != self._stage:
+            self._stage, self._printed = progress.stage, 0.0
+        if progress.seconds - self._printed < JSON_INTERVAL and progress.done != progress.total:
             return
-        self._printed = passed
-        print_json(event="progress", work=self._work, frame=self._done, frames=self._total, seconds=round(passed, 2))
+        self._printed = progress.seconds
+        print_json(
+            event="progress",
+            work=progress.stage,
+            frame=progress.done,
+            frames=progress.total,
+            seconds=round(progress.seconds, 2),
+            seconds_left=None if progress.seconds_left is None else round(progress.seconds_left, 1),
+        )

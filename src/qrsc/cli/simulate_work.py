@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 import typer
 
+from qrsc.backend.device import choose_device
 from qrsc.cli.progress import progress_bar
 from qrsc.data.layouts import Kind, get_layout
 from qrsc.media.image_folder import SUFFIXES
@@ -37,7 +38,6 @@ from qrsc.simulate.paint.photographs import load_photographs, varied
 from qrsc.simulate.render.clip import TRUTH_GROUPS, ClipFrame, TruthGroup, recorded, render_clip
 from qrsc.simulate.scene.worlds import World, sample_scenes
 from qrsc.timing import Readout, Scan
-from qrsc.video.readout import choose_device
 
 DEFAULT_GAMMA = 0.8
 PREVIEW_SCENES = 5  # rows of a contact sheet

@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from qrsc.cli.clip_options import (
+    BestGiven,
     CameraGiven,
     CodecGiven,
     CrfGiven,
     DeviceGiven,
     EndGiven,
+    FastGiven,
     FlowGiven,
     FpsGiven,
     GammaGiven,
@@ -26,8 +28,9 @@ from qrsc.cli.clip_options import (
     ScanGiven,
     SourceGiven,
     StartGiven,
+    choose_preset_name,
 )
-from qrsc.cli.errors import readable_errors
+from qrsc.cli.errors import echo_note, readable_errors
 from qrsc.cli.options import KeepOption
 
 EXAMPLES = """Make slow motion of a video, without its jello.
@@ -60,6 +63,8 @@ def slowmo(
     scan: ScanGiven = None,
     start: StartGiven = None,
     end: EndGiven = None,
+    fast: FastGiven = False,
+    best: BestGiven = False,
     motion: MotionGiven = "path",
     flow: FlowGiven = None,
     scale: ScaleGiven = None,
@@ -72,45 +77,38 @@ def slowmo(
     progress: ProgressGiven = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
 ) -> None:
-    from qrsc.cli.progress import print_json
-    from qrsc.media.codecs import choose_encoding, is_video_name
-    from qrsc.pipeline import Corrector
-    from qrsc.video.clips import clip_info, clip_size, require_output
-    from qrsc.video.readout import ReadoutOptions, choose_device, choose_preset, choose_readout, choose_scale
-    from qrsc.video.slowmo import SlowJob, slow_down
+    from qrsc.cli.progress import reporting, show_result
+    from qrsc.video.slowmo import slowmo_video
 
-    def say(line: str) -> None:
-        if not quiet:
-            typer.echo(f"note: {line}", err=True)
-
-    require_output(source, output, overwrite=overwrite)
-    chosen_device = choose_device(device)
-    info = clip_info(source)
-    given = ReadoutOptions(gamma, readout, percent, camera, fps, scan)
-    chosen = choose_readout(source, info, given, device=chosen_device, say=say)
-    encoding = None
-    if is_video_name(output):
-        if info is None and fps is None:
-            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
-        encoding = choose_encoding(output, info, codec=codec, crf=crf, pixel_format=pix_fmt, preset=preset)
-    corrector = Corrector(
-        chosen,
-        motion=motion,
-        flow=flow,
-        scale=choose_scale(scale, clip_size(source, info)),
-        field_scale=choose_preset(fast=False, best=False).field_scale,
-        find_cuts=True,
-        find_repeats=True,
-        flows_ahead=1,
-    )
-    job = SlowJob(source, output, info, encoding, chosen_device, factor, keep, fps, start, end, overwrite)
-    summary = slow_down(job, corrector, progress="none" if quiet else progress, say=say)
-    if quiet:
-        return
-    if progress == "json":
-        print_json(event="done", output=str(output), **summary.figures(corrector.seconds.spent))
-    else:
-        typer.echo(summary.text(f"made for {output}", corrector.seconds.spent))
+    with reporting("none" if quiet else progress) as report:
+        result = slowmo_video(
+            source,
+            output,
+            factor=factor,
+            keep=keep,
+            gamma=gamma,
+            readout_ms=readout,
+            percent=percent,
+            camera=camera,
+            fps=fps,
+            scan=scan,
+            start=start,
+            end=end,
+            preset=choose_preset_name(fast, best),
+            motion=motion,
+            flow=flow,
+            scale=scale,
+            device=device,
+            codec=codec,
+            crf=crf,
+            pixel_format=pix_fmt,
+            encoder_preset=preset,
+            overwrite=overwrite,
+            progress=report,
+            on_note=None if quiet else echo_note,
+        )
+    if not quiet:
+        show_result(result, "made for", as_json=progress == "json")
 
 
 slowmo.__doc__ = EXAMPLES

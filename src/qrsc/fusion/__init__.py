@@ -49,7 +49,7 @@ def default_fusion(device: torch.device) -> FusionName:
     return "rsa2" if device.type == "cuda" else "rsa2-lite"
 
 
-def load_fusion(name: FusionName) -> Fusion | None:
+def load_fusion(name: str) -> Fusion | None:
     """A fusion by name.
 
     `none` is None: each frame is corrected from itself alone. `mean` needs no network, nor does `coherent`, which keeps

@@ -1,4 +1,4 @@
-"""Video files, through PyAV.
+"""Plain MP4 files from frames, for demonstrations and simulated clips.
 
 Convention
     Frames are RGB, float in [0, 1], `[3, H, W]`. Videos are written as H.264 in MP4 with 8 bits, colour at half
@@ -9,7 +9,7 @@ Convention
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -53,37 +53,6 @@ def write_video(path: Path, frames: Iterable[Tensor], fps: float | Fraction, *, 
     rate = Fraction(fps).limit_denominator(1001)
     with atomic_file(path) as work:
         return _encode(work, frames, rate, quality)
-
-
-def read_video(path: Path) -> Iterator[Tensor]:
-    """The frames of a video's first video stream, each `[3, H, W]`; otherwise as `read_pixels`."""
-    return (torch.from_numpy(pixels).permute(2, 0, 1).float() / 255 for pixels in read_pixels(path))
-
-
-def read_pixels(path: Path) -> Iterator[npt.NDArray[np.uint8]]:
-    """The frames of a video's first video stream, each `[H, W, 3]` in 8 bits, decoded as they are asked for.
-
-    The pixels come as stored: a rotation tag is not applied.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        MediaError: it cannot be decoded as a video.
-    """
-    av = pyav()
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}.")
-    try:
-        with av.open(str(path)) as container:
-            if not container.streams.video:
-                raise MediaError(f"{path} has no video stream.")
-            for decoded in container.decode(container.streams.video[0]):
-                # The target's colour space means nothing for RGB, but without one PyAV before 17 takes the source for
-                # BT.601 whatever its tag says (red off by 0.09).
-                rgb = reformatted(decoded, format="rgb24", src_colorspace=decoded.colorspace, dst_colorspace="ITU601")
-                pixels: npt.NDArray[np.uint8] = rgb.to_ndarray()  # type: ignore[assignment]  # PyAV names all that it may be
-                yield pixels
-    except av.FFmpegError as error:
-        raise MediaError(f"{path} cannot be decoded as a video: {error.strerror}.") from error
 
 
 def _encode(path: Path, frames: Iterable[Tensor], rate: Fraction, quality: int) -> int:

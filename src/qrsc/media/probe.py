@@ -18,6 +18,7 @@ from qrsc.media.planes import FULL_RANGE, Colours, Layout, layout_of
 if TYPE_CHECKING:
     import av
     from av.container import InputContainer
+    from av.stream import Stream
     from av.video.stream import VideoStream
 
 # So many packets are looked at for the frame interval; a file that ends before is counted exactly.
@@ -139,10 +140,15 @@ def opened(path: Path) -> Iterator[InputContainer]:
 def video_stream(container: InputContainer, path: Path) -> VideoStream:
     """The first stream that is a video and no cover picture."""
     for stream in container.streams.video:
-        if not int(stream.disposition) & _COVER and stream.codec_context is not None:
+        if not is_cover(stream) and stream.codec_context is not None:
             return stream
     kinds = sorted({stream.type for stream in container.streams})
     raise MediaError(f"{container.name} has no video to correct; it holds {' and '.join(kinds) or 'nothing'}.")
+
+
+def is_cover(stream: Stream) -> bool:
+    """Whether a stream is a cover picture, which players show for a recording, and no video."""
+    return bool(int(stream.disposition) & _COVER)
 
 
 def pyav() -> ModuleType:

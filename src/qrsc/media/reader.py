@@ -1,4 +1,8 @@
-"""Reading a video: frames decoded one by one, and every other packet as it is."""
+"""The one reader of videos: frames decoded one by one, and packets of other tracks as they are.
+
+A packet that cannot be decoded is skipped and counted, cover pictures are not taken for the video, and text that is not
+UTF-8 is no reason to refuse a file.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,17 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
 from qrsc.media.errors import MediaError
-from qrsc.media.planes import Colours
-from qrsc.media.probe import ClipInfo, pyav, timestamp_slack, video_stream
+from qrsc.media.planes import Colours, reformatted
+from qrsc.media.probe import ClipInfo, is_cover, opened, probe, pyav, timestamp_slack, video_stream
 
 if TYPE_CHECKING:
     import av
@@ -21,6 +31,17 @@ if TYPE_CHECKING:
 # Packets of other tracks can lie this much later in the file than the frames they belong to, in seconds.
 _INTERLEAVING = 1.0
 _WORTH_A_SEEK = 10.0  # seconds; less is decoded and passed over
+
+
+@dataclass
+class ReadReport:
+    """What was met while a clip was read.
+
+    Attributes:
+        damaged: packets of the video that could not be decoded and were skipped.
+    """
+
+    damaged: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,16 +68,19 @@ def read_clip(
     *,
     start: float | None = None,
     end: float | None = None,
+    report: ReadReport | None = None,
 ) -> Iterator[DecodedFrame | Packet[Stream]]:
     """The frames of a clip in order, with the packets of other tracks between them as they lie in the file.
 
-    Packets that cannot be decoded are left out with a warning at the end, as players do.
+    Packets that cannot be decoded are skipped, as players do: they are counted in the report, or there is a warning at
+    the end.
 
     Args:
         container: open, and at its beginning.
         info: of the same file.
         copied: the tracks whose packets are wanted.
         start, end: seconds from the clip's first frame; what lies outside is left out, and times count from `start`.
+        report: counts what was skipped; without one there is a warning.
 
     Raises:
         MediaError: frames change their size, or there are none.
@@ -70,10 +94,11 @@ def read_clip(
     if start is not None and start > _WORTH_A_SEEK:
         # Some formats have no index and land a little late, so the aim is early; what comes before is passed over.
         container.seek(int((first + start - _WORTH_A_SEEK / 2) * 1_000_000), backward=True)
-    frames = damaged = 0
+    met = report or ReadReport()
+    frames = 0
     for item in _items(container, info, copied):
         if item is None:
-            damaged += 1
+            met.damaged += 1
         elif isinstance(item, _Decoded):
             seconds = item.stamp * tick
             if latest is not None and seconds >= latest + _INTERLEAVING:
@@ -90,8 +115,44 @@ def read_clip(
         raise MediaError(
             f"{info.path} has no frame from {start or 0:g} s to {'the end' if end is None else f'{end:g} s'}."
         )
-    if damaged:
-        warnings.warn(f"{damaged} packets of {info.path.name} are damaged and were left out.", stacklevel=2)
+    if met.damaged and report is None:
+        warnings.warn(damage_message(met.damaged, info.path), stacklevel=2)
+
+
+def damage_message(damaged: int, path: Path) -> str:
+    """One sentence on packets that were skipped."""
+    return f"{damaged} packets of {path.name} are damaged and were left out."
+
+
+def read_video(path: Path) -> Iterator[Tensor]:
+    """The frames of a video, each `[3, H, W]` in [0, 1]; otherwise as `read_pixels`."""
+    return (torch.from_numpy(pixels).permute(2, 0, 1).float() / 255 for pixels in read_pixels(path))
+
+
+def read_pixels(path: Path, report: ReadReport | None = None) -> Iterator[npt.NDArray[np.uint8]]:
+    """The frames of a video, each `[H, W, 3]` in 8 bits, decoded as they are asked for.
+
+    The pixels come as stored: a rotation tag is not applied.
+
+    Args:
+        path: the video.
+        report: counts damaged packets; without one there is a warning when the clip has been read to its end.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        MediaError: it cannot be decoded as a video.
+    """
+    info = probe(path)
+    with opened(path) as container:
+        for item in read_clip(container, info, [], report=report):
+            if isinstance(item, DecodedFrame):
+                # The target's colour space means nothing for RGB, but without one PyAV before 17 takes the source for
+                # BT.601 whatever its tag says (red off by 0.09).
+                rgb = reformatted(
+                    item.frame, format="rgb24", src_colorspace=item.frame.colorspace, dst_colorspace="ITU601"
+                )
+                pixels: npt.NDArray[np.uint8] = rgb.to_ndarray()  # type: ignore[assignment]  # PyAV names all that it may be
+                yield pixels
 
 
 @dataclass(frozen=True)
@@ -112,7 +173,7 @@ def _items(
     for packet in container.demux([stream, *copied]):
         # Not `stream_index`: the packets that end a stream all carry 0.
         if packet.stream.index != stream.index:
-            if packet.size and packet.dts is not None:
+            if packet.size and _has_time(packet):
                 yield packet
             continue
         try:
@@ -146,6 +207,15 @@ class _Clock:
             self._time += whole if abs(step - whole) <= self._slack else step
         self._stamp = stamp
         return self._time
+
+
+def _has_time(packet: Packet[Stream]) -> bool:
+    """Whether a packet of another track can be placed in time; a cover picture belongs at the beginning."""
+    if packet.dts is None and packet.pts is None and is_cover(packet.stream):
+        packet.pts = 0
+    if packet.dts is None:
+        packet.dts = packet.pts
+    return packet.dts is not None
 
 
 def _require_size(frame: av.VideoFrame, info: ClipInfo) -> None:

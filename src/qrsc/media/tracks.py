@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import Matrix
-from qrsc.media.probe import pyav, video_stream
+from qrsc.media.probe import is_cover, pyav, video_stream
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -33,7 +33,8 @@ def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[
             copied.append(stream)
         else:
             name = getattr(stream.codec_context, "name", None) or "unknown format"
-            left_out.append(f"{stream.type} track {stream.index} ({name})")
+            kind = "cover picture in" if is_cover(stream) else stream.type
+            left_out.append(f"{kind} track {stream.index} ({name})")
     return copied, left_out
 
 

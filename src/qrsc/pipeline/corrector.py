@@ -12,7 +12,7 @@ from torch import Tensor
 
 from qrsc.backend.prefetch import ahead
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, default_flow, find_flows, load_flow
-from qrsc.fusion import AlignedFrames, Fusion, FusionName, default_fusion, load_fusion, wanted_interpolation
+from qrsc.fusion import AlignedFrames, Fusion, default_fusion, load_fusion, wanted_interpolation
 from qrsc.image.resize import in_pixels_of, reduced_size, resized_field, resized_picture
 from qrsc.motion.consistency import consistency_confidence
 from qrsc.motion.fill import settle_flow
@@ -89,7 +89,7 @@ class Corrector:
         *,
         tau: float | None = None,
         motion: MotionName = "path",
-        fusion: FusionName | Fusion | None = None,
+        fusion: str | Fusion | None = None,
         warp: WarpMethod = "invert",
         flow: FlowEstimator | str | None = None,
         frames: int = 5,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.calibrate.calibrate_clip import MOST_FRAMES
+from qrsc.calibrate.decision import ChosenReadout, readout_for_clip
 from qrsc.fusion import FusionName
 from qrsc.media.orientation import IDENTITY, degrees, mirrored, stored_direction
 from qrsc.media.probe import ClipInfo
+from qrsc.names import PresetName
 from qrsc.timing import Instant, Readout, Scan
 
 Say = Callable[[str], None]
@@ -39,16 +43,22 @@ class ReadoutOptions:
 
 
 def choose_readout(
-    source: Path, info: ClipInfo | None, options: ReadoutOptions, *, device: torch.device, say: Say = lambda _: None
-) -> Readout:
+    source: Path,
+    info: ClipInfo | None,
+    options: ReadoutOptions,
+    *,
+    say: Say = lambda _: None,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> ChosenReadout:
     """The readout of a clip's stored frames, from the one option that gives it, or found in the clip.
 
     Args:
         source: the clip.
         info: of a video; None for a folder.
         options: what the user said.
-        device: for finding it.
         say: hears what was assumed or found.
+        progress, cancel: for finding it, which takes a while.
     """
     given = {
         name: value
@@ -69,24 +79,20 @@ def choose_readout(
     scan = choose_scan(options.scan, info, (lambda _: None) if found and options.scan is None else say)
     fps = options.fps if options.fps is not None or info is None else info.fps
     if options.gamma is not None:
-        return Readout.from_ratio(options.gamma, scan or "top-down")
+        return ChosenReadout(Readout.from_ratio(options.gamma, scan or "top-down"), "given as a ratio")
     if options.percent is not None:
-        return Readout.from_percent(options.percent, scan or "top-down")
+        return ChosenReadout(Readout.from_percent(options.percent, scan or "top-down"), "given in per cent")
     if options.readout_ms is not None:
         if fps is None:
             raise ValueError("a folder of images has no frame rate: --readout (in milliseconds) needs --fps.")
-        return Readout.from_milliseconds(options.readout_ms, fps, scan or "top-down")
-    return _found_readout(source, options.camera, scan, fps, device, say)
-
-
-def _found_readout(
-    source: Path, camera: str | None, scan: Scan | None, fps: float | None, device: torch.device, say: Say
-) -> Readout:
-    from qrsc.calibrate.decision import readout_for_clip
-
-    chosen = readout_for_clip(source, camera=camera, scan=scan, fps=fps, device=device)
+        given_ms = Readout.from_milliseconds(options.readout_ms, fps, scan or "top-down")
+        return ChosenReadout(given_ms, "given in milliseconds")
+    stage = Stage("calibrating", MOST_FRAMES, progress, cancel)
+    chosen = readout_for_clip(source, camera=options.camera, scan=scan, fps=fps, advance=stage.advance)
     say(chosen.message)
-    return Readout(0.0, chosen.readout.scan) if chosen.nothing_to_correct else chosen.readout
+    if chosen.nothing_to_correct:
+        return replace(chosen, readout=Readout(0.0, chosen.readout.scan))
+    return chosen
 
 
 def choose_scan(shown: Scan | None, info: ClipInfo | None, say: Say = lambda _: None) -> Scan | None:
@@ -122,22 +128,6 @@ def choose_tau(readout: Readout, tau: float | None, at: Instant | None) -> float
     return readout.instant(at) if at is not None else tau
 
 
-def choose_device(name: str) -> torch.device:
-    """The device by name; `auto` takes the accelerator that torch sees, or the processor."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        return torch.device(next(device for device, present in available.items() if present))
-    if name not in available:
-        raise ValueError(f"unknown device {name!r}; choose one of auto, {', '.join(available)}.")
-    if not available[name]:
-        raise ValueError(f"torch sees no {name} device here; use --device auto or --device cpu.")
-    return torch.device(name)
-
-
 @dataclass(frozen=True)
 class Preset:
     """What `--fast`, `--best` or neither stand for; options given beside them come first."""
@@ -147,16 +137,14 @@ class Preset:
     field_scale: float = 0.5
 
 
-def choose_preset(fast: bool, best: bool) -> Preset:
+def choose_preset(name: PresetName) -> Preset:
     """`fast`: flow by a search, the mean of three frames, fields at a quarter of the size. `best`: flow and fields at
     full size, and a search behind the flow network on any device."""
-    if fast and best:
-        raise ValueError("choose one of --fast and --best.")
     # DIS searches at half size itself, and motion is smooth: on all samples with a truth, fields of half and of quarter
     # size come within 0.05 dB of full ones (Fastec-RS 28.65, 28.66, 28.64; BS-RSC 33.67, 33.67, 33.67).
-    if fast:
+    if name == "fast":
         return Preset(fusion="mean", flow="dis", field_scale=0.25)
-    return Preset(flow="raft-rs-full+dis", field_scale=1.0) if best else Preset()
+    return Preset(flow="raft-rs-full+dis", field_scale=1.0) if name == "best" else Preset()
 
 
 def choose_threads(device: torch.device) -> int | None:

@@ -1,8 +1,8 @@
-"""What `qrsc slowmo` does between its options and its summary."""
+"""Slow motion: several global-shutter instants for every rolling-shutter frame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,80 +12,177 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qrsc.cli.options import KeepOption, ProgressOption
-from qrsc.cli.progress import reporting
+from qrsc.backend.device import choose_device
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.flow import FlowEstimator
+from qrsc.fusion import Fusion
 from qrsc.media.atomic import atomic_file, atomic_folder
-from qrsc.media.codecs import Encoding
+from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.probe import ClipInfo
+from qrsc.media.reader import damage_message
 from qrsc.media.writer import VideoWriter, open_writer
-from qrsc.pipeline import Corrected, Corrector, Seconds
-from qrsc.video.clips import FolderSource, SourceFrame, VideoSource, open_source
-from qrsc.video.readout import Say
-from qrsc.video.side_by_side import side_by_side
-from qrsc.video.summary import Summary
+from qrsc.names import DeviceName, Keep, PresetName, Scan
+from qrsc.pipeline import Corrected, Corrector, MotionName, Seconds
+from qrsc.video.concurrent_io import concurrent_io
+from qrsc.video.readout import ReadoutOptions, choose_preset, choose_readout, choose_scale
+from qrsc.video.result import Tally, VideoResult
+from qrsc.video.source import Source, SourceFrame, VideoSource, clip_info, clip_size, open_source
+from qrsc.video.target import require_output
+
+
+def slowmo_video(
+    source: str | Path,
+    output: str | Path,
+    *,
+    factor: int,
+    keep: Keep = "rate",
+    gamma: float | None = None,
+    readout_ms: float | None = None,
+    percent: float | None = None,
+    camera: str | None = None,
+    fps: float | None = None,
+    scan: Scan | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    preset: PresetName = "default",
+    motion: MotionName = "path",
+    fusion: str | Fusion | None = None,
+    flow: str | FlowEstimator | None = None,
+    scale: float | None = None,
+    device: DeviceName = "auto",
+    codec: str | None = None,
+    crf: float | None = None,
+    pixel_format: str | None = None,
+    encoder_preset: str | None = None,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> VideoResult:
+    """Make slow motion of a clip: what `qrsc slowmo` does, with the same options and defaults.
+
+    Args:
+        source, output: as for `qrsc.correct_video`.
+        factor: instants for every frame interval, 1 to 64.
+        keep: `rate` plays them at the clip's own rate, so that it lasts longer, without its sound; `duration` plays
+            them in the clip's own time, with its sound.
+        gamma, readout_ms, percent, camera, fps, scan: the readout, as for `qrsc.correct_video`.
+        start, end, preset, motion, fusion, flow, scale, device: as for `qrsc.correct_video`.
+        codec, crf, pixel_format, encoder_preset, overwrite: of the output, as for `qrsc.correct_video`.
+        progress, cancel, on_note: as for `qrsc.correct_video`.
+
+    Raises:
+        ValueError, OSError: the options or the input cannot be used; the message says what to do.
+        Cancelled: `cancel` was set.
+    """
+    source, output = Path(source), Path(output)
+    if not 1 <= factor <= 64:
+        raise ValueError(f"the factor is from 1 to 64 instants for every frame, got {factor!r}.")
+    require_output(source, output, overwrite=overwrite)
+    chosen_device = choose_device(device)
+    basis = choose_preset(preset)
+    tally = Tally(on_note)
+    info = clip_info(source)
+    given = ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan)
+    chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
+    encoding = None
+    if is_video_name(output):
+        if info is None and fps is None:
+            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
+        encoding = choose_encoding(
+            output,
+            info,
+            codec=codec,
+            crf=crf,
+            pixel_format=pixel_format,
+            preset=encoder_preset,
+            quick=preset == "fast",
+        )
+    corrector = Corrector(
+        chosen.readout,
+        motion=motion,
+        fusion=basis.fusion if fusion is None else fusion,
+        flow=basis.flow if flow is None else flow,
+        scale=choose_scale(scale, clip_size(source, info)),
+        field_scale=basis.field_scale,
+        find_cuts=True,
+        find_repeats=True,
+        flows_ahead=1,
+    )
+    job = _Job(source, output, info, encoding, factor, keep, fps, start, end, overwrite)
+    left_out, damaged = _slow_down(job, corrector, tally, chosen_device, progress, cancel)
+    return tally.result(
+        output=output,
+        readout=chosen.readout,
+        readout_from=chosen.message,
+        left_out=left_out,
+        damaged=damaged,
+        seconds_by_work=dict(corrector.seconds.spent),
+    )
 
 
 @dataclass(frozen=True)
-class SlowJob:
-    """One clip to slow down.
-
-    Attributes:
-        source, output, info, encoding, device, start, end, overwrite: as for `qrsc.video.correct.Job`.
-        factor: instants for every frame interval.
-        keep: `rate` plays them at the clip's own rate, so that it lasts longer, without its sound; `duration` plays
-            them in the clip's own time, with its sound.
-        fps: of a video made from a folder.
-    """
+class _Job:
+    """What is read and written; fields as the arguments of `slowmo_video`."""
 
     source: Path
     output: Path
     info: ClipInfo | None
     encoding: Encoding | None
-    device: torch.device
     factor: int
-    keep: KeepOption = "rate"
-    fps: float | None = None
-    start: float | None = None
-    end: float | None = None
-    overwrite: bool = False
+    keep: Keep
+    fps: float | None
+    start: float | None
+    end: float | None
+    overwrite: bool
 
 
-def slow_down(job: SlowJob, corrector: Corrector, *, progress: ProgressOption = "auto", say: Say) -> Summary:
-    """Makes slow motion of a clip; `say` hears what a user should know before it is done."""
+def _slow_down(
+    job: _Job,
+    corrector: Corrector,
+    tally: Tally,
+    device: torch.device,
+    progress: ProgressCallback | None,
+    cancel: CancelToken | None,
+) -> tuple[tuple[str, ...], int]:
+    """Read, correct and write; returns the tracks that were left out and the number of damaged packets."""
     with ExitStack() as stack:
-        sounding = job.encoding is not None and job.keep == "duration"
-        source, left_out = stack.enter_context(
+        with_sound = job.encoding is not None and job.keep == "duration"
+        source = stack.enter_context(
             open_source(
                 job.source,
                 job.info,
-                device=job.device,
+                device=device,
                 seconds=corrector.seconds,
-                container=job.encoding.container if sounding and job.encoding is not None else None,
+                container=job.encoding.container if with_sound and job.encoding is not None else None,
                 start=job.start,
                 end=job.end,
             )
         )
-        for track in left_out:
-            say(f"left out: {track}, which {job.output.suffix} files cannot hold")
-        if job.info is not None and job.encoding is not None and not sounding:
-            say(f"the clip lasts {job.factor} times as long, and its sound is left out; --keep duration keeps both")
+        for track in source.left_out:
+            tally.note(f"left out: {track}, which {job.output.suffix} files cannot hold")
+        if job.info is not None and job.encoding is not None and not with_sound:
+            tally.note(
+                f"the clip lasts {job.factor} times as long, and its sound is left out; --keep duration keeps both"
+            )
         target = _opened_target(stack, job, source, corrector.seconds)
         total = None if source.frames is None else (source.frames - 1) * job.factor + 1
-        reporter = stack.enter_context(reporting(progress, total, "slowing down"))
-        summary = Summary()
-        for result in _run(source, target, corrector, job.factor):
-            summary.add(result)
-            reporter.advance()
-    return summary
+        stage = Stage("slowing down", total, progress, cancel)
+        for result in _instants(source, target, corrector, job.factor, cancel):
+            tally.add(result)
+            stage.advance()
+    if source.report.damaged:
+        tally.warn(damage_message(source.report.damaged, job.source))
+    return source.left_out, source.report.damaged
 
 
-def _run(
-    source: FolderSource | VideoSource, target: _Folder | _Video, corrector: Corrector, factor: int
+def _instants(
+    source: Source, target: _Folder | _Video, corrector: Corrector, factor: int, cancel: CancelToken | None
 ) -> Iterator[Corrected]:
-    with side_by_side(source, target.take, target.heard_of) as (frames, hand_over):
+    with concurrent_io(source, target.take, target.on_frame, cancel) as (frames, pass_on):
         for time, result in corrector.between(frames, factor):
-            hand_over(_Instant(time, result.frame))
+            pass_on(_Instant(time, result.frame))
             yield result
 
 
@@ -102,7 +199,7 @@ class _Folder:
         self._folder, self._seconds, self._bits = folder, seconds, bits
         self._count = 0
 
-    def heard_of(self, frame: SourceFrame) -> None:
+    def on_frame(self, frame: SourceFrame) -> None:
         if isinstance(frame.origin, StoredFrame):
             self._bits = frame.origin.bits
 
@@ -124,7 +221,7 @@ class _Video:
         self._known: list[tuple[float, int]] = []
         self._last: int | None = None
 
-    def heard_of(self, frame: SourceFrame) -> None:
+    def on_frame(self, frame: SourceFrame) -> None:
         stamp = None if isinstance(frame.origin, StoredFrame) else frame.origin.frame.pts
         self._known.append((frame.time, round(frame.time) if stamp is None else stamp))
 
@@ -150,9 +247,7 @@ class _Video:
         return round(self._factor * (first + (second - first) * (time - start) / (end - start)))
 
 
-def _opened_target(
-    stack: ExitStack, job: SlowJob, source: FolderSource | VideoSource, seconds: Seconds
-) -> _Folder | _Video:
+def _opened_target(stack: ExitStack, job: _Job, source: Source, seconds: Seconds) -> _Folder | _Video:
     info = job.info
     if job.encoding is None:
         folder = stack.enter_context(atomic_folder(job.output, overwrite=job.overwrite))

@@ -12,7 +12,7 @@ import torch
 
 from qrsc.data.layouts import LAYOUTS, Kind, LayoutName, get_layout, index_sequences
 from qrsc.media.image_folder import read_frame
-from qrsc.media.mp4 import read_video
+from qrsc.media.reader import read_video
 from qrsc.simulate.output.writers import (
     TRUTH_FILE,
     OutputLayout,

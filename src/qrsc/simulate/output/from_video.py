@@ -25,7 +25,7 @@ from torch import Tensor
 from qrsc.data.layouts import Kind
 from qrsc.flow.dis import DisFlow
 from qrsc.media.image_folder import list_frames, read_frames
-from qrsc.media.mp4 import read_video
+from qrsc.media.reader import read_video
 from qrsc.simulate.render.clip import ClipFrame
 from qrsc.timing import Readout
 

@@ -1,8 +1,4 @@
-"""Clips as commands see them: a video file or a folder of images, to read from and to write to.
-
-Convention
-    Frames are corrected as they are stored; a rotation tag stays a tag. Output appears under its name when it is whole.
-"""
+"""Clips to write: a video file or a folder of images. Output appears under its name when it is complete."""
 
 from __future__ import annotations
 
@@ -14,31 +10,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from qrsc.media.atomic import atomic_file, atomic_folder
 from qrsc.media.codecs import Encoding, is_video_name
-from qrsc.media.image_folder import StoredFrame, list_frames, read_frame, read_frames, write_frame
+from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.outputs import require_writable
 from qrsc.media.planes import rgb_of
-from qrsc.media.probe import ClipInfo, opened, probe
-from qrsc.media.reader import DecodedFrame, read_clip
-from qrsc.media.tracks import tracks_to_copy
+from qrsc.media.reader import DecodedFrame
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.pipeline import Seconds
+from qrsc.video.source import Source, VideoSource
 
-# Names that mean a file to everybody, though none that is written here.
+# Suffixes that everybody takes for a file, though none that is written here.
 _OTHER_MEDIA = (".mpg", ".mpeg", ".wmv", ".flv", ".gif", ".3gp", ".ogv", ".png", ".jpg", ".jpeg", ".tif", ".tiff")
-
-
-@dataclass(frozen=True)
-class SourceFrame:
-    """A frame to correct, `[3, H, W]`, when it started, and what it was before."""
-
-    frame: Tensor
-    time: float
-    origin: StoredFrame | DecodedFrame
 
 
 @dataclass(frozen=True)
@@ -56,128 +41,12 @@ class Picture:
     opaque: Tensor | None = None
 
 
-class Source(Protocol):
-    """A clip to read."""
-
-    @property
-    def size(self) -> tuple[int, int]: ...
-    @property
-    def frames(self) -> int | None: ...
-    @property
-    def info(self) -> ClipInfo | None: ...
-    def items(self) -> Iterator[Any]:
-        """`SourceFrame`s in order, and packets of other tracks, which are none."""
-        ...
-
-
 class Target(Protocol):
     """A clip being written."""
 
     def take(self, item: Any) -> None:
         """Writes a `Picture`, or copies a packet."""
         ...
-
-
-# --- reading ---
-
-
-@dataclass(frozen=True)
-class FolderSource:
-    """The images of a folder."""
-
-    paths: list[Path]
-    device: torch.device
-    seconds: Seconds
-    size: tuple[int, int]
-    info: None = None
-
-    @property
-    def frames(self) -> int:
-        return len(self.paths)
-
-    def items(self) -> Iterator[SourceFrame]:
-        frames = read_frames(self.paths, device=self.device)
-        for index in range(len(self.paths)):
-            with self.seconds.of("decode"):
-                stored = next(frames)
-            yield SourceFrame(stored.frame, float(index), stored)
-
-
-@dataclass(frozen=True)
-class VideoSource:
-    """A video file, open."""
-
-    container: Any
-    info: ClipInfo
-    device: torch.device
-    seconds: Seconds
-    copied: list[Any]
-    start: float | None
-    end: float | None
-
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.info.size
-
-    @property
-    def frames(self) -> int | None:
-        if self.info.frames is None or (self.start is None and self.end is None):
-            return self.info.frames
-        last = self.info.frames if self.end is None else min(self.info.frames, round(self.end * self.info.fps))
-        return max(0, last - round((self.start or 0.0) * self.info.fps))
-
-    def items(self) -> Iterator[Any]:
-        items = read_clip(self.container, self.info, self.copied, start=self.start, end=self.end)
-        while True:
-            with self.seconds.of("decode"):
-                item: Any = next(items, None)
-                if isinstance(item, DecodedFrame):
-                    frame = rgb_of(item.frame, self.info.colours).to(self.device)
-                    item = SourceFrame(frame, item.time, item)
-            if item is None:
-                return
-            yield item
-
-
-@contextmanager
-def open_source(
-    source: Path,
-    info: ClipInfo | None,
-    *,
-    device: torch.device,
-    seconds: Seconds,
-    container: str | None = None,
-    start: float | None = None,
-    end: float | None = None,
-) -> Iterator[tuple[FolderSource | VideoSource, list[str]]]:
-    """Opens a clip; with it, descriptions of the tracks that the file format `container` cannot take over."""
-    if info is None:
-        paths = list_frames(source)
-        if start is not None or end is not None:
-            raise ValueError("--start and --end are seconds of a video; leave files out of a folder instead.")
-        yield FolderSource(paths, device, seconds, clip_size(source, None)), []
-        return
-    with opened(source) as opened_container:
-        copied, left_out = tracks_to_copy(opened_container, source, container) if container is not None else ([], [])
-        yield VideoSource(opened_container, info, device, seconds, copied, start, end), left_out
-
-
-def clip_info(source: Path) -> ClipInfo | None:
-    """What a video is, or None for a folder of images."""
-    if not source.exists():
-        raise FileNotFoundError(f"there is no file or folder {source}.")
-    return None if source.is_dir() else probe(source)
-
-
-def clip_size(source: Path, info: ClipInfo | None) -> tuple[int, int]:
-    """`(H, W)` of a clip's frames."""
-    if info is not None:
-        return info.size
-    height, width = read_frame(list_frames(source)[0]).frame.shape[-2:]
-    return height, width
-
-
-# --- writing ---
 
 
 class FolderTarget:
@@ -238,7 +107,7 @@ def _alpha(opaque: Tensor | None, bits: int) -> Any:
 @contextmanager
 def open_target(
     output: Path,
-    source: FolderSource | VideoSource,
+    source: Source,
     *,
     size: tuple[int, int],
     seconds: Seconds,

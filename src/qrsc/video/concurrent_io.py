@@ -1,4 +1,4 @@
-"""Reading and writing of a clip beside its correction, in threads of their own."""
+"""Reading and writing of a clip in threads of their own, while its frames are corrected."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from qrsc.backend.prefetch import ahead, behind
+from qrsc.backend.progress import CancelToken, require_not_cancelled
 from qrsc.pipeline import TimedFrame
-from qrsc.video.clips import FolderSource, SourceFrame, VideoSource
+from qrsc.video.source import Source, SourceFrame
 
 # Frames that may wait between two threads: a few, and fewer of them the larger they are.
 MOST_WAITING = 4
@@ -23,25 +24,27 @@ def waiting_frames(size: tuple[int, int]) -> int:
 
 
 @contextmanager
-def side_by_side(
-    source: FolderSource | VideoSource, take: Taker, hear: Callable[[SourceFrame], None]
+def concurrent_io(
+    source: Source, write: Taker, on_frame: Callable[[SourceFrame], None], cancel: CancelToken | None = None
 ) -> Iterator[tuple[Iterator[TimedFrame], Taker]]:
-    """The frames of a source, read ahead, and whom to give what is to be written.
+    """The frames of a source, read ahead, and a function to pass on what is to be written.
 
     Args:
-        source: its frames are to be corrected; what else it has (packets of sound, say) goes straight to `take`.
-        take: writes, in a thread of its own.
-        hear: is told of each frame before it is corrected.
+        source: its frames are to be corrected; packets of other tracks go straight to `write`.
+        write: called with one item after the other, in a thread of its own.
+        on_frame: called with each frame before it is corrected.
+        cancel: asked before each frame.
     """
     depth = waiting_frames(source.size)
-    with behind(take, depth) as hand_over:
+    with behind(write, depth) as pass_on:
 
         def frames() -> Iterator[TimedFrame]:
             for item in ahead(source.items(), depth):
+                require_not_cancelled(cancel)
                 if isinstance(item, SourceFrame):
-                    hear(item)
+                    on_frame(item)
                     yield TimedFrame(item.frame, item.time)
                 else:
-                    hand_over(item)
+                    pass_on(item)
 
-        yield frames(), hand_over
+        yield frames(), pass_on

@@ -1,0 +1,172 @@
+"""What a correction found, counted and timed: as an object, in three lines, or as JSON."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qrsc.pipeline import Corrected
+from qrsc.timing import Readout
+
+MEANS = ("mean_px", "unsure", "filled", "unseen")  # figures of a result that are means over its frames
+
+
+@dataclass(frozen=True)
+class VideoResult:
+    """What became of a clip.
+
+    Attributes:
+        output: the file or folder that was written.
+        compare: the comparison that was written beside it, if one was asked for.
+        readout: what the stored frames were corrected with.
+        readout_from: where that comes from, in words.
+        notes: everything a user should know, in the order in which it was noticed.
+        left_out: tracks of the input that the output cannot hold.
+        damaged: packets of the video that could not be decoded.
+        fallbacks: where something else was done than was asked for, each with its reason and how often.
+        frames: how many were written.
+        unchanged: of these, how many were written as they came.
+        cuts, repeated: scene cuts, and frames that only repeat the one before.
+        mean_px, largest_px: length of the correction over all pixels.
+        unsure: share of the pixels whose flows contradict each other.
+        filled: share of the pixels that their own frame does not show.
+        unseen: share of the pixels that no frame shows.
+        seconds: for everything.
+        seconds_by_work: for each kind of work; work in different threads overlaps.
+    """
+
+    output: Path
+    readout: Readout
+    readout_from: str
+    frames: int
+    unchanged: int
+    cuts: int
+    repeated: int
+    mean_px: float
+    largest_px: float
+    unsure: float
+    filled: float
+    unseen: float
+    seconds: float
+    seconds_by_work: Mapping[str, float]
+    compare: Path | None = None
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    damaged: int = 0
+    fallbacks: tuple[str, ...] = ()
+
+    def figures(self) -> dict[str, Any]:
+        """Everything that fits into JSON; times are seconds per frame."""
+        count = max(1, self.frames)
+        return {
+            "output": str(self.output),
+            "gamma": self.readout.gamma,
+            "scan": self.readout.scan,
+            "readout_from": self.readout_from,
+            "frames": self.frames,
+            "unchanged": self.unchanged,
+            "cuts": self.cuts,
+            "repeated": self.repeated,
+            "mean_px": self.mean_px,
+            "largest_px": self.largest_px,
+            "unsure": self.unsure,
+            "filled": self.filled,
+            "unseen": self.unseen,
+            "damaged": self.damaged,
+            "left_out": list(self.left_out),
+            "fallbacks": list(self.fallbacks),
+            "seconds_per_frame": self.seconds / count,
+            "seconds_by_work": {name: seconds / count for name, seconds in self.seconds_by_work.items()},
+        }
+
+    def text(self, verb: str = "corrected into") -> str:
+        """Three lines for people; `verb` says what was done with the frames."""
+        many = f"{_counted(self.frames, 'frame')} {verb} {self.output}"
+        if self.frames == self.unchanged:
+            lines = [f"{many}: none needed a correction"]
+        else:
+            lines = [
+                f"{many}: {self.mean_px:.2f} px on average, {self.largest_px:.2f} px at most, "
+                f"{self.seconds / max(1, self.frames):.2f} s per frame",
+                f"pixels: {self.unsure:.1%} of unsure motion, {self.filled:.1%} not in their own frame, "
+                f"{self.unseen:.1%} in none; {_counted(self.cuts, 'scene cut')}, "
+                f"{_counted(self.repeated, 'repeated frame')}, {_counted(self.unchanged, 'frame')} left as they came",
+            ]
+        if self.seconds_by_work and self.frames:
+            each = {name: 1000 * seconds / self.frames for name, seconds in self.seconds_by_work.items()}
+            parts = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in each.items())
+            lines.append(f"milliseconds per frame, side by side in threads: {parts}")
+        return "\n".join(lines)
+
+
+@dataclass
+class Tally:
+    """Figures gathered while a clip is worked on.
+
+    Attributes:
+        on_note: hears every note at once.
+    """
+
+    on_note: Callable[[str], None] | None = None
+    notes: list[str] = field(default_factory=list)
+    frames: int = 0
+    unchanged: int = 0
+    cuts: int = 0
+    repeated: int = 0
+    largest_px: float = 0.0
+    sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MEANS, 0.0))  # over frames
+    reasons: Counter[str] = field(default_factory=Counter)  # for fallbacks, in frames
+    started: float = field(default_factory=time.perf_counter)
+
+    def note(self, line: str) -> None:
+        """Keep something that a user should know."""
+        self.notes.append(line)
+        if self.on_note is not None:
+            self.on_note(line)
+
+    def warn(self, line: str) -> None:
+        """Keep something that a user must know, however quiet everything else is."""
+        self.notes.append(line)
+        warnings.warn(line, stacklevel=2)
+
+    def add(self, corrected: Corrected) -> None:
+        """Count one frame."""
+        self.frames += 1
+        self.unchanged += corrected.unchanged
+        self.cuts += corrected.after_cut
+        self.repeated += corrected.repeats
+        if corrected.unchanged:
+            return
+        # Written out: `norm` over two channels takes ten times as long.
+        length = corrected.correction_field.square().sum(0).sqrt()  # [h, w]
+        self.largest_px = max(self.largest_px, float(length.max()))
+        self.sums["mean_px"] += float(length.mean())
+        self.sums["unsure"] += corrected.unsure
+        self.sums["filled"] += corrected.filled
+        self.sums["unseen"] += 1.0 - float(corrected.valid.float().mean())
+
+    def result(self, **known: Any) -> VideoResult:
+        """The result, with what only the caller knows."""
+        count = max(1, self.frames)
+        means: dict[str, Any] = {name: total / count for name, total in self.sums.items()}
+        return VideoResult(
+            frames=self.frames,
+            unchanged=self.unchanged,
+            cuts=self.cuts,
+            repeated=self.repeated,
+            largest_px=self.largest_px,
+            notes=tuple(self.notes),
+            fallbacks=tuple(f"{reason} ({_counted(many, 'frame')})" for reason, many in self.reasons.items()),
+            seconds=time.perf_counter() - self.started,
+            **means,
+            **known,
+        )
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
