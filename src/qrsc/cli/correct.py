@@ -159,8 +159,7 @@ def correct(
             progress=report,
             on_note=None if quiet else echo_note,
         )
-    if not quiet:
-        show_result(result, "corrected into", as_json=progress == "json")
+    show_result(result, "corrected into", as_json=progress == "json", quiet=quiet)
 
 
 correct.__doc__ = EXAMPLES

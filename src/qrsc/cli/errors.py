@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import functools
-import signal
-import sys
 import warnings
 from collections.abc import Callable
-from types import FrameType
-from typing import NoReturn, ParamSpec, TextIO
+from typing import ParamSpec, TextIO
 
 import typer
 
@@ -55,12 +52,3 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     typer.echo(f"warning: {_one_line(message)}", err=True)
-
-
-def unwind_on_termination() -> None:
-    """Lets SIGTERM unwind the stack as Ctrl-C does, so that unfinished output is removed."""
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        sys.exit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)

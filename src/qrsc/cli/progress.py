@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # A line of JSON at most this often, in seconds: enough for any bar, and no flood for a fast clip.
 JSON_INTERVAL = 0.5
+TRUNCATED = 4  # exit code: the input ends early, and what is there was corrected
 
 
 def progress_bar(quiet: bool = False, *, always: bool = False) -> RichProgress:
@@ -51,12 +52,14 @@ def reporting(mode: ProgressOption) -> Iterator[ProgressCallback]:
         yield _Bar(bar)
 
 
-def show_result(result: VideoResult, verb: str, *, as_json: bool) -> None:
-    """Print what became of a clip."""
-    if as_json:
+def show_result(result: VideoResult, verb: str, *, as_json: bool, quiet: bool) -> None:
+    """Print what became of a clip. Ends the command with a code of its own if the input was truncated."""
+    if as_json and not quiet:
         print_json(event="done", **result.figures())
-    else:
+    elif not quiet:
         typer.echo(result.text(verb))
+    if result.truncated:
+        raise typer.Exit(TRUNCATED)
 
 
 def print_json(**content: Any) -> None:

@@ -107,8 +107,7 @@ def slowmo(
             progress=report,
             on_note=None if quiet else echo_note,
         )
-    if not quiet:
-        show_result(result, "made for", as_json=progress == "json")
+    show_result(result, "made for", as_json=progress == "json", quiet=quiet)
 
 
 slowmo.__doc__ = EXAMPLES

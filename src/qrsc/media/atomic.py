@@ -7,6 +7,7 @@ target is as it was. A process that is killed cannot clear up: the next one with
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -19,6 +20,15 @@ from uuid import uuid4
 
 # Seconds after which a file that nobody writes to any more counts as left behind.
 ABANDONED = 60.0
+# Bytes of a name that leave room for what is added to it: names of more than 255 are refused.
+LONGEST_NAME = 200
+
+_unfinished: set[Path] = set()  # outputs that are being written
+
+
+def unfinished_outputs() -> int:
+    """How many outputs this process is writing and has not finished."""
+    return len(_unfinished)
 
 
 @contextmanager
@@ -37,12 +47,14 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     with _parents_of(target):
         _sweep(target)
         work = _sibling(target, "")
-        work.mkdir()
+        _unfinished.add(work)
         try:
+            work.mkdir()
             yield work
             _move_into_place(work, target, overwrite)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+            _unfinished.discard(work)
 
 
 @contextmanager
@@ -65,6 +77,7 @@ def atomic_file(target: Path, *, overwrite: bool = True) -> Iterator[Path]:
     with _parents_of(target):
         _sweep(target)
         work = _sibling(target, target.suffix)
+        _unfinished.add(work)
         try:
             yield work
             _flush(work)
@@ -74,6 +87,7 @@ def atomic_file(target: Path, *, overwrite: bool = True) -> Iterator[Path]:
                 _keep_beside(work, target)
         finally:
             work.unlink(missing_ok=True)
+            _unfinished.discard(work)
 
 
 def _require_free_folder(target: Path, overwrite: bool) -> None:
@@ -89,7 +103,15 @@ def _require_free_folder(target: Path, overwrite: bool) -> None:
 
 
 def _sibling(target: Path, suffix: str) -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}-{uuid4().hex[:8]}.partial{suffix}")
+    return target.with_name(f".{_short(target.name)}.{os.getpid()}-{uuid4().hex[:8]}.partial{suffix}")
+
+
+def _short(name: str) -> str:
+    """A name, or its beginning and a hash if the additions would make it longer than file systems take."""
+    if len(os.fsencode(name)) <= LONGEST_NAME:
+        return name
+    beginning = os.fsencode(name)[: LONGEST_NAME // 2].decode("utf-8", "ignore")
+    return f"{beginning}~{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
 
 
 def _sweep(target: Path) -> None:
@@ -100,7 +122,7 @@ def _sweep(target: Path) -> None:
     """
     if os.name != "posix":  # elsewhere a process cannot be asked for without disturbing it
         return
-    pattern = re.compile(re.escape(f".{target.name}.") + r"(\d+)-[0-9a-f]{8}\.partial.*")
+    pattern = re.compile(re.escape(f".{_short(target.name)}.") + r"(\d+)-[0-9a-f]{8}\.partial.*")
     for path in target.parent.iterdir():
         left = pattern.fullmatch(path.name)
         if left is None or _runs(int(left[1])):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # So many packets are looked at for the frame interval; a file that ends before is counted exactly.
 _LOOKED_AT = 2000
+# Formats that FFmpeg reads without a video in the file itself.
+_NO_VIDEO = frozenset({"hls", "applehttp", "concat", "concatf", "dash", "imf", "sdp", "rtsp", "tty", "lavfi", "image2"})
 _COVER = 1 << 10  # FFmpeg's mark of a picture that is no video: the cover of a recording
 
 
@@ -86,9 +88,10 @@ def probe(path: Path) -> ClipInfo:
         codec, time_base = stream.codec_context.name, Fraction(stream.time_base or Fraction(1, 1000))
         rate = stream.average_rate or stream.guessed_rate
     with opened(path) as container:
-        stamps, counted = _timestamps(container, video_stream(container, path))
+        stamps, packets, counted = _timestamps(container, video_stream(container, path))
         duration = None if container.duration is None else container.duration / 1e6
-    interval, even = _interval(stamps, time_base, rate)
+    timed = 2 * len(stamps) > packets
+    interval, even = _interval(stamps if timed else [], time_base, rate)
     return ClipInfo(
         path=path,
         size=(first.height, first.width),
@@ -99,7 +102,7 @@ def probe(path: Path) -> ClipInfo:
         start=first.pts if first.pts is not None else (stamps[0] if stamps else 0),
         interval=interval,
         even=even,
-        frames=len(stamps) if counted else None if duration is None else max(1, round(duration / interval)),
+        frames=packets if counted else None if duration is None else max(1, round(duration / interval)),
         counted=counted,
         matrix=IDENTITY if matrix is None else matrix_from_bytes(matrix),
         pixel_aspect=Fraction(aspect) if aspect else None,
@@ -127,14 +130,24 @@ def opened(path: Path) -> Iterator[InputContainer]:
         raise FileNotFoundError(f"there is no file {path}.")
     if path.is_dir():
         raise MediaError(f"{path} is a folder; a video file was expected.")
+    if not path.is_file():
+        raise MediaError(f"{path} is a pipe or a device; videos are read more than once, so save it to a file first.")
     try:
-        # Bytes of text that are not UTF-8 are no reason to refuse a video.
-        with av.open(str(path), metadata_errors="replace") as container:
+        # Bytes of text that are not UTF-8 are no reason to refuse a video. No protocol but files is ever opened.
+        with av.open(file_url(path), metadata_errors="replace", options={"protocol_whitelist": "file"}) as container:
+            refused = _NO_VIDEO.intersection(container.format.name.split(","))
+            if refused:
+                raise MediaError(f"{path} is a list of other files or plain text ({min(refused)}), and no video.")
             yield container
     except av.FFmpegError as error:
         raise MediaError(
             f"{path} cannot be read as a video: {error.strerror}. Is it whole, and a video at all?"
         ) from error
+
+
+def file_url(path: Path) -> str:
+    """A name that FFmpeg takes for a file whatever is in it: `12:30.mp4` is no protocol."""
+    return f"file:{path}"
 
 
 def video_stream(container: InputContainer, path: Path) -> VideoStream:
@@ -175,18 +188,20 @@ def _first_frame(container: InputContainer, stream: VideoStream, path: Path) -> 
     raise MediaError(f"{path} has no frame that can be decoded: it is empty or damaged.")
 
 
-def _timestamps(container: InputContainer, stream: VideoStream) -> tuple[list[int], bool]:
-    """Timestamps in order, and whether they are all there are."""
+def _timestamps(container: InputContainer, stream: VideoStream) -> tuple[list[int], int, bool]:
+    """Timestamps in order, of how many packets, and whether these are all there are; packets may lack timestamps."""
     stamps: list[int] = []
+    packets = 0
     for packet in container.demux(stream):
         if packet.size == 0:
             continue
+        packets += 1
         stamp = packet.pts if packet.pts is not None else packet.dts
-        stamps.append(stamp if stamp is not None else len(stamps))
-        if len(stamps) >= _LOOKED_AT:
-            known = stream.frames or None
-            return sorted(stamps), known == len(stamps)
-    return sorted(stamps), True
+        if stamp is not None:
+            stamps.append(stamp)
+        if packets >= _LOOKED_AT:
+            return sorted(stamps), packets, (stream.frames or None) == packets
+    return sorted(stamps), packets, True
 
 
 def _interval(stamps: list[int], time_base: Fraction, rate: Fraction | None) -> tuple[float, bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from qrsc.media.clock import Clock, ClockReport, Placed, TrackClock
 from qrsc.media.errors import MediaError
 from qrsc.media.planes import Colours, reformatted
 from qrsc.media.probe import ClipInfo, is_cover, opened, probe, pyav, timestamp_slack, video_stream
+from qrsc.media.truncation import missing_bytes
 
 if TYPE_CHECKING:
     import av
@@ -39,9 +41,25 @@ class ReadReport:
 
     Attributes:
         damaged: packets of the video that could not be decoded and were skipped.
+        missing_bytes: at the end of the file, which is truncated if there are any; known when it has been read.
+        clock: what was wrong with its timestamps.
     """
 
     damaged: int = 0
+    missing_bytes: int = 0
+    clock: ClockReport = field(default_factory=ClockReport)
+
+    def messages(self, path: Path, frames: int) -> list[str]:
+        """A sentence for everything that was lost or mended, after so many frames of a file."""
+        found = []
+        if self.damaged:
+            found.append(damage_message(self.damaged, path))
+        if self.missing_bytes:
+            found.append(
+                f"{path.name} is truncated: at least {self.missing_bytes} bytes are missing at its end. The {frames} "
+                "frames that are there were used."
+            )
+        return [*found, *([told] if (told := self.clock.message(path.name)) else [])]
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,7 @@ class DecodedFrame:
     Attributes:
         frame: PyAV's frame; its `pts` is the timestamp that the output gets.
         time: when it started, in frame intervals from the first one.
+        restarts: the file does not say how much time has passed since the frame before.
         colours: the tags of its clip.
         bits: per sample.
     """
@@ -59,6 +78,7 @@ class DecodedFrame:
     time: float
     colours: Colours
     bits: int
+    restarts: bool = False
 
 
 def read_clip(
@@ -85,7 +105,6 @@ def read_clip(
     Raises:
         MediaError: frames change their size, or there are none.
     """
-    clock = _Clock(info)
     tick = float(info.time_base)
     first = info.start * tick
     earliest = None if start is None else first + start
@@ -96,18 +115,21 @@ def read_clip(
         container.seek(int((first + start - _WORTH_A_SEEK / 2) * 1_000_000), backward=True)
     met = report or ReadReport()
     frames = 0
-    for item in _items(container, info, copied):
+    zero: float | None = None  # time of the first frame that is wanted
+    for item in _items(container, info, copied, met):
         if item is None:
             met.damaged += 1
         elif isinstance(item, _Decoded):
-            seconds = item.stamp * tick
+            seconds = item.placed.stamp * tick
             if latest is not None and seconds >= latest + _INTERLEAVING:
                 break
             if not _selected(seconds + tick / 2, earliest, latest):
                 continue
-            item.frame.pts = item.stamp - round(cut / info.time_base)
+            item.frame.pts = item.placed.stamp - round(cut / info.time_base)
             frames += 1
-            yield DecodedFrame(item.frame, clock.at(item.stamp), info.colours, info.layout.bits)
+            zero = item.placed.time if zero is None else zero
+            time = item.placed.time - zero
+            yield DecodedFrame(item.frame, time, info.colours, info.layout.bits, item.placed.restarts)
         elif _selected(_end_of(item), earliest, latest):
             _shift(item, cut)
             yield item
@@ -115,8 +137,10 @@ def read_clip(
         raise MediaError(
             f"{info.path} has no frame from {start or 0:g} s to {'the end' if end is None else f'{end:g} s'}."
         )
-    if met.damaged and report is None:
-        warnings.warn(damage_message(met.damaged, info.path), stacklevel=2)
+    if end is None:
+        met.missing_bytes = missing_bytes(info.path)
+    for message in met.messages(info.path, frames) if report is None else ():
+        warnings.warn(message, stacklevel=2)
 
 
 def damage_message(damaged: int, path: Path) -> str:
@@ -158,22 +182,23 @@ def read_pixels(path: Path, report: ReadReport | None = None) -> Iterator[npt.ND
 @dataclass(frozen=True)
 class _Decoded:
     frame: av.VideoFrame
-    stamp: int
+    placed: Placed
 
 
 def _items(
-    container: InputContainer, info: ClipInfo, copied: list[Stream]
+    container: InputContainer, info: ClipInfo, copied: list[Stream], report: ReadReport
 ) -> Iterator[_Decoded | Packet[Stream] | None]:
     """Frames with timestamps that grow, packets of other tracks, and None for each packet that is damaged."""
     av = pyav()
     stream = video_stream(container, info.path)
     stream.thread_type = "AUTO"
-    stamp: int | None = None
-    step = max(1, round(info.interval / float(info.time_base)))
+    clock = Clock(info.start, info.time_base, info.interval, timestamp_slack(info.time_base), report.clock)
+    tracks = TrackClock()
     for packet in container.demux([stream, *copied]):
         # Not `stream_index`: the packets that end a stream all carry 0.
         if packet.stream.index != stream.index:
             if packet.size and _has_time(packet):
+                _move_on(packet, tracks)
                 yield packet
             continue
         try:
@@ -183,30 +208,16 @@ def _items(
             continue
         for frame in decoded:
             _require_size(frame, info)
-            follows = info.start if stamp is None else stamp + step
-            found = frame.pts if frame.pts is not None else follows
-            # Encoders refuse time that stands still; a file that says so is nudged by its smallest unit.
-            stamp = found if stamp is None or found > stamp else stamp + 1
-            yield _Decoded(frame, stamp)
+            yield _Decoded(frame, clock.place(frame.pts))
 
 
-class _Clock:
-    """Timestamps as times in frame intervals; rounding of timestamps is not taken for uneven motion."""
-
-    def __init__(self, info: ClipInfo) -> None:
-        self._tick = float(info.time_base)
-        self._interval = info.interval
-        self._slack = timestamp_slack(info.time_base) / info.interval
-        self._stamp: int | None = None
-        self._time = 0.0
-
-    def at(self, stamp: int) -> float:
-        if self._stamp is not None:
-            step = (stamp - self._stamp) * self._tick / self._interval
-            whole = max(1.0, round(step))
-            self._time += whole if abs(step - whole) <= self._slack else step
-        self._stamp = stamp
-        return self._time
+def _move_on(packet: Packet[Stream], tracks: TrackClock) -> None:
+    """Move a packet behind those before it where the file jumps back."""
+    assert packet.dts is not None  # `_has_time` said so
+    ticks = tracks.offset(packet.stream.index, packet.dts, packet.duration or 0, Fraction(packet.time_base))
+    packet.dts += ticks
+    if packet.pts is not None:
+        packet.pts += ticks
 
 
 def _has_time(packet: Packet[Stream]) -> bool:

@@ -24,7 +24,7 @@ from qrsc.media.codecs import Encoding
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY
 from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, reformatted, rgb_of
-from qrsc.media.probe import ClipInfo, pyav, video_stream
+from qrsc.media.probe import ClipInfo, file_url, pyav, video_stream
 from qrsc.media.tracks import set_rotation_in_file
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def open_writer(
     rate, time_base = _times(rate, time_base, info)
     options = _container_options(encoding.container, metadata, [time_base, *(each.time_base for each in copied or ())])
     try:
-        with av.open(str(path), "w", format=encoding.container, options=options) as container:
+        with av.open(file_url(path), "w", format=encoding.container, options=options) as container:
             writer = VideoWriter(container, encoding, info, size)
             own = None if source is None or info is None else _own_stream(source, info)
             for stream in source.streams if source is not None else ():

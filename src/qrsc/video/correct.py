@@ -19,7 +19,7 @@ from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.probe import ClipInfo
-from qrsc.media.reader import damage_message
+from qrsc.media.reader import ReadReport
 from qrsc.names import DeviceName, Instant, PresetName, Scan, VideoBorder
 from qrsc.pipeline import Corrected, Corrector, MotionName, Unsure
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
@@ -155,14 +155,16 @@ def correct_video(
     searched = preset == "fast" and flow is None and fusion is None
     job = _Job(source, output, info, encoding, border, margin, compare, fps, start, end, overwrite)
     threads = choose_threads(chosen_device) if searched else None
-    left_out, damaged = _correct_clip(job, corrector, tally, chosen_device, threads, progress, cancel)
+    left_out, report = _correct_clip(job, corrector, tally, chosen_device, threads, progress, cancel)
     return tally.result(
         output=output,
         compare=compare,
         readout=chosen.readout,
         readout_from=chosen.message,
         left_out=left_out,
-        damaged=damaged,
+        damaged=report.damaged,
+        mended_timestamps=report.clock.mended,
+        truncated=report.missing_bytes > 0,
         seconds_by_work=dict(corrector.seconds.spent),
     )
 
@@ -192,8 +194,8 @@ def _correct_clip(
     threads: int | None,
     progress: ProgressCallback | None,
     cancel: CancelToken | None,
-) -> tuple[tuple[str, ...], int]:
-    """Read, correct and write; returns the tracks that were left out and the number of damaged packets."""
+) -> tuple[tuple[str, ...], ReadReport]:
+    """Read, correct and write; returns the tracks that were left out, and what was met while reading."""
     with ExitStack() as stack:
         if threads is not None:
             stack.enter_context(at_most_threads(threads))
@@ -230,9 +232,9 @@ def _correct_clip(
         for corrected in _corrected_frames(source, target, corrector, job, crop, cancel):
             tally.add(corrected)
             stage.advance()
-    if source.report.damaged:
-        tally.warn(damage_message(source.report.damaged, job.source))
-    return source.left_out, source.report.damaged
+    for message in source.report.messages(job.source, tally.frames):
+        tally.warn(message)
+    return source.left_out, source.report
 
 
 def _note_losses(job: _Job, source: Source, size: tuple[int, int], tally: Tally) -> None:

@@ -28,6 +28,8 @@ class VideoResult:
         notes: everything a user should know, in the order in which it was noticed.
         left_out: tracks of the input that the output cannot hold.
         damaged: packets of the video that could not be decoded.
+        truncated: the input ends before its own header says that it does; what is there was corrected.
+        mended_timestamps: frames whose timestamps were missing, repeated, or jumped back.
         fallbacks: where something else was done than was asked for, each with its reason and how often.
         frames: how many were written.
         unchanged: of these, how many were written as they came.
@@ -58,6 +60,8 @@ class VideoResult:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     damaged: int = 0
+    truncated: bool = False
+    mended_timestamps: int = 0
     fallbacks: tuple[str, ...] = ()
 
     def figures(self) -> dict[str, Any]:
@@ -78,6 +82,8 @@ class VideoResult:
             "filled": self.filled,
             "unseen": self.unseen,
             "damaged": self.damaged,
+            "truncated": self.truncated,
+            "mended_timestamps": self.mended_timestamps,
             "left_out": list(self.left_out),
             "fallbacks": list(self.fallbacks),
             "seconds_per_frame": self.seconds / count,

@@ -20,7 +20,7 @@ from qrsc.media.atomic import atomic_file, atomic_folder
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.probe import ClipInfo
-from qrsc.media.reader import damage_message
+from qrsc.media.reader import ReadReport
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, PresetName, Scan
 from qrsc.pipeline import Corrected, Corrector, MotionName, Seconds
@@ -111,13 +111,15 @@ def slowmo_video(
         flows_ahead=1,
     )
     job = _Job(source, output, info, encoding, factor, keep, fps, start, end, overwrite)
-    left_out, damaged = _slow_down(job, corrector, tally, chosen_device, progress, cancel)
+    left_out, report = _slow_down(job, corrector, tally, chosen_device, progress, cancel)
     return tally.result(
         output=output,
         readout=chosen.readout,
         readout_from=chosen.message,
         left_out=left_out,
-        damaged=damaged,
+        damaged=report.damaged,
+        mended_timestamps=report.clock.mended,
+        truncated=report.missing_bytes > 0,
         seconds_by_work=dict(corrector.seconds.spent),
     )
 
@@ -145,8 +147,8 @@ def _slow_down(
     device: torch.device,
     progress: ProgressCallback | None,
     cancel: CancelToken | None,
-) -> tuple[tuple[str, ...], int]:
-    """Read, correct and write; returns the tracks that were left out and the number of damaged packets."""
+) -> tuple[tuple[str, ...], ReadReport]:
+    """Read, correct and write; returns the tracks that were left out, and what was met while reading."""
     with ExitStack() as stack:
         with_sound = job.encoding is not None and job.keep == "duration"
         source = stack.enter_context(
@@ -172,9 +174,9 @@ def _slow_down(
         for result in _instants(source, target, corrector, job.factor, cancel):
             tally.add(result)
             stage.advance()
-    if source.report.damaged:
-        tally.warn(damage_message(source.report.damaged, job.source))
-    return source.left_out, source.report.damaged
+    for message in source.report.messages(job.source, tally.frames):
+        tally.warn(message)
+    return source.left_out, source.report
 
 
 def _instants(

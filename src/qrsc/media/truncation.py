@@ -1,0 +1,79 @@
+"""Whether a video file is all there, from the sizes that its format states."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+_SEGMENT = 0x18538067
+_UNKNOWN_SIZE = -1
+
+
+def missing_bytes(path: Path) -> int:
+    """How many bytes at least are missing at the end of an MP4, QuickTime, Matroska, WebM or AVI file.
+
+    0 for a whole file, and for formats that do not state their size (transport and elementary streams).
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(64)
+        if head[:4] == b"RIFF" and len(head) >= 12:
+            return max(0, struct.unpack("<I", head[4:8])[0] + 8 - size) if size < 1 << 32 else 0
+        if head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):
+            return _after_boxes(file, size)
+        if head[:4] == b"\x1a\x45\xdf\xa3":
+            return _after_segment(file, size)
+    return 0
+
+
+def _after_boxes(file: BinaryIO, size: int) -> int:
+    """Walk the boxes of an MP4 file: each says where the next one begins."""
+    start = 0
+    while start + 8 <= size:
+        file.seek(start)
+        length, _ = struct.unpack(">I4s", file.read(8))
+        if length == 1:
+            wide = file.read(8)
+            if len(wide) < 8:
+                return 1
+            length = struct.unpack(">Q", wide)[0]
+        if length == 0:  # to the end of the file, however long that is
+            return 0
+        if length < 8:
+            return 0  # damaged, and not for us to judge
+        start += length
+    return max(0, start - size)
+
+
+def _after_segment(file: BinaryIO, size: int) -> int:
+    """Read the size of a Matroska file's segment, which holds everything but a short header."""
+    start = 0
+    while start < size:
+        file.seek(start)
+        head = file.read(12)
+        kind, kind_length = _number(head, keep_marker=True)
+        length, length_length = _number(head[kind_length:], keep_marker=False)
+        if kind_length == 0 or length_length == 0:
+            return 0
+        if length == _UNKNOWN_SIZE:  # a live recording
+            return 0
+        end = start + kind_length + length_length + length
+        if kind == _SEGMENT:
+            return max(0, end - size)
+        start = end
+    return 0
+
+
+def _number(content: bytes, *, keep_marker: bool) -> tuple[int, int]:
+    """A number of variable length (EBML), and how many bytes it takes; 0 bytes if there is none."""
+    if not content or content[0] == 0:
+        return 0, 0
+    length = 9 - content[0].bit_length()
+    if len(content) < length:
+        return 0, 0
+    value = int.from_bytes(content[:length], "big")
+    if keep_marker:
+        return value, length
+    payload = value & ((1 << (7 * length)) - 1)
+    return (_UNKNOWN_SIZE if payload == (1 << (7 * length)) - 1 else payload), length
