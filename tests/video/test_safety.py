@@ -18,7 +18,7 @@ import torch
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
-from qrsc.video.readout import choose_scale
+from qrsc.pipeline.presets import choose_scale
 from qrsc.video.side_by_side import waiting_frames
 
 from ..videos import Recipe, facts, make_video, planes, texture_frames

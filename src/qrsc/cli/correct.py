@@ -126,17 +126,10 @@ def correct(
     from qrsc.cli.progress import print_json
     from qrsc.media.codecs import choose_encoding, is_video_name
     from qrsc.pipeline import Corrector
+    from qrsc.pipeline.presets import choose_preset, choose_scale, choose_threads
     from qrsc.video.clips import clip_info, clip_size, require_output
     from qrsc.video.correct import Job, correct_clip
-    from qrsc.video.readout import (
-        ReadoutOptions,
-        choose_device,
-        choose_preset,
-        choose_readout,
-        choose_scale,
-        choose_tau,
-        choose_threads,
-    )
+    from qrsc.video.readout import ReadoutOptions, choose_device, choose_readout, choose_tau
 
     def say(line: str) -> None:
         if not quiet:
@@ -164,17 +157,17 @@ def correct(
         )
     corrector = Corrector(
         chosen,
+        preset=basis.name,
         tau=choose_tau(chosen, tau, at),
         motion=motion,
-        fusion=fusion or basis.fusion,
+        fusion=fusion,
         warp=warp,
-        flow=flow or basis.flow,
+        flow=flow,
         frames=frames,
         strength=strength,
         border="repeat" if border == "repeat" else "fill",
         unsure=unsure,
         scale=choose_scale(scale, clip_size(source, info)),
-        field_scale=basis.field_scale,
         find_cuts=True,
         find_repeats=True,
         flows_ahead=1,

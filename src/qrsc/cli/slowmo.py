@@ -75,8 +75,9 @@ def slowmo(
     from qrsc.cli.progress import print_json
     from qrsc.media.codecs import choose_encoding, is_video_name
     from qrsc.pipeline import Corrector
+    from qrsc.pipeline.presets import choose_scale
     from qrsc.video.clips import clip_info, clip_size, require_output
-    from qrsc.video.readout import ReadoutOptions, choose_device, choose_preset, choose_readout, choose_scale
+    from qrsc.video.readout import ReadoutOptions, choose_device, choose_readout
     from qrsc.video.slowmo import SlowJob, slow_down
 
     def say(line: str) -> None:
@@ -95,10 +96,10 @@ def slowmo(
         encoding = choose_encoding(output, info, codec=codec, crf=crf, pixel_format=pix_fmt, preset=preset)
     corrector = Corrector(
         chosen,
+        preset="default",
         motion=motion,
         flow=flow,
         scale=choose_scale(scale, clip_size(source, info)),
-        field_scale=choose_preset(fast=False, best=False).field_scale,
         find_cuts=True,
         find_repeats=True,
         flows_ahead=1,
