@@ -38,7 +38,7 @@ from qrsc.evaluate.metrics.pixels import masked_psnr
 from qrsc.evaluate.report.charts import bar_chart
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, load_flow
 from qrsc.motion.consistency import chain_flows
-from qrsc.motion.fill import settle_flow
+from qrsc.motion.fill import fill_uncertain_flow
 from qrsc.motion.trajectory import correction_field, fit_trajectory
 from qrsc.pipeline import REGULARISATION
 from qrsc.pipeline.align import trusted_flows
@@ -95,8 +95,8 @@ def jobs(
 def score(job: Job, at: Instant, flow: str) -> list[Figures]:
     """The rows of all inner frames, models and flows; the rolling-shutter frame itself is the model `rs`."""
     between = [FlowPair(*(one.to(job.frames[0]) for one in future.result())) for future in job.estimates]
-    settled = [[settle_flow(each) for each in trusted_flows(ConfidentFlows(pair, None, None))] for pair in between]
-    forward, backward = zip(*settled, strict=True)
+    trusted = [trusted_flows(ConfidentFlows(pair, None, None)) for pair in between]
+    forward, backward = zip(*([fill_uncertain_flow(each) for each in pair] for pair in trusted), strict=True)
     rows = []
     for frame in INNER:
         onward = chain_flows(forward[frame][0], forward[frame + 1][0], forward[frame][1], forward[frame + 1][1])

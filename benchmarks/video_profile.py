@@ -29,9 +29,9 @@ from qrsc.media.mp4 import write_video
 from qrsc.media.probe import probe
 from qrsc.media.reader import read_video
 from qrsc.pipeline import Corrector
+from qrsc.pipeline.presets import choose_threads
 from qrsc.timing import Readout
 from qrsc.video.correct import Job, correct_clip
-from qrsc.video.readout import choose_preset, choose_threads
 
 GAMMA = 0.6
 
@@ -68,16 +68,7 @@ def dis_alone(greys: list[Grey]) -> float:
 
 def end_to_end(clip: Path, folder: Path) -> tuple[float, dict[str, float]]:
     """Seconds per frame from the file to the file, and of each kind of work (they overlap)."""
-    preset = choose_preset(fast=True, best=False)
-    corrector = Corrector(
-        Readout(GAMMA),
-        fusion=preset.fusion,
-        flow=preset.flow,
-        field_scale=preset.field_scale,
-        find_cuts=True,
-        find_repeats=True,
-        flows_ahead=1,
-    )
+    corrector = Corrector(Readout(GAMMA), preset="fast", find_cuts=True, find_repeats=True, flows_ahead=1)
     output = folder / "out.mp4"
     info = probe(clip)
     started = time.perf_counter()

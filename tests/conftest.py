@@ -43,7 +43,7 @@ def _flow_by_a_search() -> Iterator[None]:
     What `default_flow` says is tested in test_flow.py, and that it is asked in test_pipeline_flow.py.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("qrsc.pipeline.corrector.default_flow", lambda device: "dis")
+        patch.setattr("qrsc.pipeline.resolve.default_flow", lambda device: "dis")
         patch.setattr("qrsc.flow.default_flow", lambda device: "dis")
         yield
 

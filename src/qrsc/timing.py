@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-Scan = Literal["top-down", "bottom-up", "left-right", "right-left"]
-Instant = Literal["first", "middle", "last"]
+from qrsc.names import Instant, Scan
+
+__all__ = ["INSTANTS", "SCANS", "Instant", "Readout", "Scan", "parse_scan"]
 
 SCANS: tuple[Scan, ...] = get_args(Scan)
 INSTANTS: tuple[Instant, ...] = get_args(Instant)

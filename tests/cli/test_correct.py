@@ -20,6 +20,7 @@ from qrsc.cli.app import app
 from qrsc.fusion import FusionName
 from qrsc.media.image_folder import list_frames, read_frame, read_frames, write_frame
 from qrsc.pipeline import BORDERS, UNSURE, MotionName, Seconds, TimedFrame
+from qrsc.pipeline.presets import get_preset
 from qrsc.timing import Instant, Scan
 from qrsc.warp import WarpMethod
 
@@ -141,11 +142,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     class Recorder:
         def __init__(self, readout: Readout, **options: Any) -> None:
+            basis = get_preset(options["preset"])  # what the real one takes where nothing is given
+            suggested = {"fusion": basis.fusion, "flow": basis.flow, "field_scale": basis.field_scale}
             asked.update(options, readout=readout)
+            asked.update({name: value for name, value in suggested.items() if options.get(name) is None})
             self.seconds = Seconds()
 
         def stream(self, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
-            for frame, _ in frames:
+            for frame, *_ in frames:
                 asked["device"] = frame.device.type
                 asked["threads"] = torch.get_num_threads()
                 yield Corrected(frame, frame[:1] >= 0, frame[:2])
@@ -317,7 +321,7 @@ def test_stopped_in_the_middle_leaves_nothing(
     clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     def stream(self: Corrector, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
-        for index, (frame, _) in enumerate(frames):
+        for index, (frame, *_) in enumerate(frames):
             if index == 2:
                 raise error
             yield Corrected(frame, frame[:1] >= 0, frame[:2])
@@ -336,7 +340,7 @@ import os, signal, sys
 from qrsc.cli import main
 from qrsc.pipeline import Corrected, Corrector
 def stream(self, frames):
-    for index, (frame, _) in enumerate(frames):
+    for index, (frame, *_) in enumerate(frames):
         if index == 2:
             os.kill(os.getpid(), signal.SIGTERM)
         yield Corrected(frame, frame[:1] >= 0, frame[:2])

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow import FlowPair
-from qrsc.motion.along_path import carried_on, trajectory_along
+from qrsc.motion.along_path import borrow_acceleration, trajectory_along_path
 from qrsc.motion.camera_path import KNOTS, CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.motion.fill import TrustedFlow
 from qrsc.motion.trajectory import Trajectory, correction_field, fit_trajectory
@@ -244,7 +244,7 @@ def test_what_is_unsure_follows_the_path() -> None:
     truth = true_correction(path, readout, 3)
 
     def off(path: PathOfFrame | None) -> float:
-        trajectory = trajectory_along(found, path, readout, order=2, regularisation=0.01)
+        trajectory = trajectory_along_path(found, path, readout, order=2, regularisation=0.01)
         correction = correction_field(trajectory, readout, readout.instant("middle"))
         return float((correction - truth).norm(dim=1)[hidden[:, 0]].mean())
 
@@ -264,7 +264,7 @@ def test_a_pixel_seen_on_one_side_accelerates_as_those_around_it() -> None:
         found[step] = TrustedFlow(torch.where(unsure, 0.0, flow), torch.where(unsure, 1e-3, 1.0).double())
 
     def motion(path: PathOfFrame | None) -> Trajectory:
-        return trajectory_along(found, path, readout, order=2, regularisation=0.01)
+        return trajectory_along_path(found, path, readout, order=2, regularisation=0.01)
 
     alike, apart = motion(path), motion(None)
     assert alike.acceleration is not None
@@ -281,7 +281,7 @@ def test_what_is_not_finite_moves_by_nothing_along_a_path() -> None:
     flow = torch.zeros(1, 2, *SIZE, dtype=torch.float64)
     flow[..., 20:30, 20:30] = torch.nan
     found = {step: TrustedFlow(flow, torch.ones(1, 1, *SIZE).double()) for step in (-1.0, 1.0)}
-    trajectory = trajectory_along(found, path, readout, order=2, regularisation=0.01)
+    trajectory = trajectory_along_path(found, path, readout, order=2, regularisation=0.01)
     assert trajectory.acceleration is not None
     assert not trajectory.valid[..., 20:30, 20:30].any()
     for values in (trajectory.velocity, trajectory.acceleration):
@@ -302,11 +302,11 @@ def test_as_much_of_the_neighbours_acceleration_is_carried_on_as_lasts(beyond: f
         return Trajectory(velocity * sideways, bent, None, one.bool(), one)
 
     flow = TrustedFlow(4.0 * sideways, one)
-    motion = carried_on(moving(4.0, None), flow, 1.0, readout, moving(3.0, 2.0), flow, moving(3.0, beyond))
+    motion = borrow_acceleration(moving(4.0, None), flow, 1.0, readout, moving(3.0, 2.0), flow, moving(3.0, beyond))
     assert motion.acceleration is not None
     torch.testing.assert_close(motion.acceleration, 2.0 * lasting * sideways)
     torch.testing.assert_close(motion.displacement_at(1.0), flow.flow)
-    still = carried_on(moving(4.0, None), flow, 1.0, readout, moving(3.0, 0.0), flow, moving(3.0, beyond))
+    still = borrow_acceleration(moving(4.0, None), flow, 1.0, readout, moving(3.0, 0.0), flow, moving(3.0, beyond))
     torch.testing.assert_close(still.velocity, 4.0 * sideways)
 
 

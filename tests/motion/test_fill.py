@@ -6,7 +6,7 @@ import torch
 
 from qrsc.flow import ConfidentFlows, FlowPair
 from qrsc.motion.consistency import consistency_confidence
-from qrsc.motion.fill import TrustedFlow, fill_leaving, fill_unsure, settle_flow
+from qrsc.motion.fill import TrustedFlow, fill_leaving, fill_uncertain_flow, fill_unsure
 from qrsc.pipeline.align import trusted_flows
 
 
@@ -59,7 +59,7 @@ def test_what_is_not_finite_stays_so() -> None:
     flow = constant(3.0, -1.0).clone()
     flow[..., 20, 20] = torch.nan
     for shared in (None, constant(1.0, 1.0)):
-        settled = settle_flow(TrustedFlow(flow, torch.full((1, 1, 40, 50), 0.5)), shared).flow
+        settled = fill_uncertain_flow(TrustedFlow(flow, torch.full((1, 1, 40, 50), 0.5)), shared).flow
         assert not settled[..., 20, 20].isfinite().any()
         settled[..., 20, 20] = flow[..., 0, 0]
         torch.testing.assert_close(settled, constant(3.0, -1.0), atol=1e-3, rtol=0)

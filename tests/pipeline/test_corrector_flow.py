@@ -16,7 +16,8 @@ from qrsc.fusion.networks import NetworkFusion
 from qrsc.motion import along_path as paths_module
 from qrsc.motion.trajectory import fit_trajectory
 from qrsc.pipeline import Corrector, MotionName
-from qrsc.pipeline import corrector as corrector_module
+from qrsc.pipeline import align as align_module
+from qrsc.pipeline import resolve as resolve_module
 from qrsc.timing import Readout
 from qrsc.warp import Warped
 
@@ -48,7 +49,7 @@ class Numbered(Told):
 
 
 # Along a path the first frame looks at the motion of the two after it.
-@pytest.mark.parametrize(("motion", "solves", "times"), [("path", paths_module, 6), ("quadratic", corrector_module, 4)])
+@pytest.mark.parametrize(("motion", "solves", "times"), [("path", paths_module, 6), ("quadratic", align_module, 4)])
 def test_an_estimator_s_own_confidence_reaches_the_solver(
     motion: MotionName, solves: ModuleType, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +84,7 @@ def test_no_flow_means_what_suits_the_device(monkeypatch: pytest.MonkeyPatch) ->
         asked.append(device)
         return "dis-ultrafast"
 
-    monkeypatch.setattr(corrector_module, "default_flow", chosen)
+    monkeypatch.setattr(resolve_module, "default_flow", chosen)
     clip = torch.rand(3, 3, 24, 32, generator=torch.Generator().manual_seed(0))
     Corrector(Readout(0.5))(clip)
     assert asked == [clip.device]
@@ -109,19 +110,20 @@ def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
         def __call__(self, aligned: AlignedFrames) -> Warped:
             return mean_fusion(aligned)
 
-    chosen = [
-        Corrector(Readout(0.5), fusion=Sharp(), interpolation=asked).interpolation for asked in (None, "bilinear")
-    ]
-    assert chosen == ["bicubic", "bilinear"]
-    assert Corrector(Readout(0.5), fusion="mean").interpolation == "bilinear"
-    assert Corrector(Readout(0.5), fusion="coherent").interpolation == "bicubic"
-    assert Corrector(Readout(0.5), fusion="coherent", frames=3).interpolation == "bilinear", "each frame is alone"
+    def chosen(**options: Any) -> str:
+        return Corrector(Readout(0.5), flow=Told(1.0), **options).resolved("cpu").interpolation
+
+    assert [chosen(fusion=Sharp(), interpolation=asked) for asked in (None, "bilinear")] == ["bicubic", "bilinear"]
+    assert chosen(fusion="mean") == "bilinear"
+    assert chosen(fusion="coherent") == "bicubic"
+    assert chosen(fusion="coherent", frames=3) == "bilinear", "each frame is alone"
 
 
 def test_without_a_name_the_fusion_is_what_suits_the_device() -> None:
     corrector = Corrector(Readout(0.5), flow=Told(1.0))
     corrector(torch.rand(3, 3, 48, 64, generator=torch.Generator().manual_seed(0)))
-    assert isinstance(corrector._fusion, NetworkFusion)
-    assert isinstance(corrector._fusion.network, LiteNetwork)
-    assert corrector.interpolation == "bicubic"
+    resolved = corrector.resolved("cpu")
+    assert isinstance(resolved.fusion, NetworkFusion)
+    assert isinstance(resolved.fusion.network, LiteNetwork)
+    assert resolved.interpolation == "bicubic"
     assert (default_fusion(torch.device("cpu")), default_fusion(torch.device("cuda"))) == ("rsa2-lite", "rsa2")

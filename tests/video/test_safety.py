@@ -18,8 +18,8 @@ import torch
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
+from qrsc.pipeline.presets import choose_scale
 from qrsc.video.concurrent_io import waiting_frames
-from qrsc.video.readout import choose_scale
 
 from ..videos import Recipe, facts, make_video, planes, texture_frames
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from qrsc.names import LayoutName as LayoutName
+from qrsc.names import Split as Split
 from qrsc.timing import Readout, parse_scan
 
 Kind = Literal["rolling", "first", "middle", "first_mask", "middle_mask"]
-LayoutName = Literal["carla", "fastec", "bsrsc", "plain", "sim"]
-Split = Literal["train", "val", "test"]
 
 LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
 SPLITS: tuple[Split, ...] = get_args(Split)

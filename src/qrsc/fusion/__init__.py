@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.coherent import CoherentFusion
 from qrsc.fusion.mean import mean_fusion
-from qrsc.warp import Interpolation, Warped
+from qrsc.names import FusionName, Interpolation
+from qrsc.warp import Warped
 from qrsc.weights import shipped_weights
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
 ]
 
 Fusion = Callable[[AlignedFrames], Warped]
-FusionName = Literal["none", "mean", "coherent", "rsa2", "rsa2-lite"]
 
 _NAMES: tuple[FusionName, ...] = get_args(FusionName)
 # Those that can be used: a network is there once its weights come with the package.

@@ -8,15 +8,15 @@ Convention
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.backend import opencv
+from qrsc.names import Interpolation
 
-Interpolation = Literal["bilinear", "bicubic"]
 INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
 
 

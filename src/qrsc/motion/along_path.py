@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from qrsc.motion.camera_path import PathOfFrame
-from qrsc.motion.fill import TrustedFlow, settle_flow
+from qrsc.motion.fill import TrustedFlow, fill_uncertain_flow
 from qrsc.motion.trajectory import Trajectory, fit_trajectory
 from qrsc.timing import Readout
 from qrsc.warp import backward_warp
@@ -18,7 +18,7 @@ from qrsc.warp import backward_warp
 STRONGER = 10.0
 
 
-def carried_on(
+def borrow_acceleration(
     own: Trajectory,
     flow: TrustedFlow,
     time: float,
@@ -55,7 +55,7 @@ def carried_on(
     return replace(own, velocity=velocity, acceleration=carried)
 
 
-def trajectory_along(
+def trajectory_along_path(
     found: Mapping[float, TrustedFlow],
     path: PathOfFrame | None,
     readout: Readout,
@@ -85,7 +85,7 @@ def trajectory_along(
         if path is None
         else torch.cat([path.displacement_at(readout.flight_time(flow.flow, step)) for step, flow in found.items()])
     )
-    settled = settle_flow(together, along)
+    settled = fill_uncertain_flow(together, along)
     return fit_trajectory(
         dict(zip(found, settled.flow.chunk(len(found)), strict=True)),
         readout,

@@ -62,7 +62,7 @@ def stays_inside(flow: Tensor) -> Tensor:
     return (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
 
 
-def settle_flow(trusted: TrustedFlow, shared: Tensor | None = None) -> TrustedFlow:
+def fill_uncertain_flow(trusted: TrustedFlow, shared: Tensor | None = None) -> TrustedFlow:
     """A flow whose unsure parts are replaced by the flow around them.
 
     Points that leave the frame cannot be matched, yet most move like what is beside them. Mean PSNR at the middle row

@@ -1,4 +1,4 @@
-"""What goes into a corrector beside plain frames, and what comes out."""
+"""What goes into a corrector besides plain frames, and what comes out."""
 
 from __future__ import annotations
 
@@ -6,33 +6,38 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 
 class TimedFrame(NamedTuple):
-    """A frame `[3, H, W]` and when its readout started, in frame intervals; times grow from frame to frame."""
+    """A frame `[3, H, W]` and when its readout started, in frame intervals; times increase from frame to frame.
+
+    `restarts` says that nobody knows how much time has passed since the frame before: a new shot starts with it.
+    """
 
     frame: Tensor
     time: float
+    restarts: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Corrected:
     """One corrected frame.
 
     Attributes:
         frame: `[3, H, W]`, what a global shutter would have seen at the instant.
         valid: `[1, H, W]` bool; False where no frame of the window shows the pixel, and a nearby value stands in.
-        correction_field: `[2, H, W]`, RS -> GS in pixels, on the grid of this frame as it came in. With a reduced
-            `scale` or `field_scale` it is `[2, h, w]` of that size, still in pixels of the full frame.
-        unchanged: the frame is the very one that came in.
+        correction_field: `[2, H, W]`, RS -> GS in pixels, on the grid of the input frame. With a reduced `scale` or
+            `field_scale` it is `[2, h, w]` of that size, still in pixels of the full frame.
+        unchanged: the frame is the input frame itself.
         repeats: the frame shows the same picture as the one before, and got the same correction.
         after_cut: a new scene starts with this frame.
-        unsure: share of the pixels whose motion two flows do not agree on.
+        unsure: share of the pixels whose motion is uncertain: no flow of theirs has a confidence of 0.5.
         filled: share of the pixels that the frame itself does not show, taken from neighbours or the nearest edge.
+        fallback: why the frame was not corrected as asked (`"one neighbour: linear motion"`), or False if it was.
     """
 
     frame: Tensor
@@ -43,12 +48,24 @@ class Corrected:
     after_cut: bool = False
     unsure: float = 0.0
     filled: float = 0.0
+    fallback: str | Literal[False] = False
+
+    def __repr__(self) -> str:
+        _, height, width = self.frame.shape
+        told = [f"{width}x{height} {str(self.frame.dtype).removeprefix('torch.')} on {self.frame.device}"]
+        told += [name for name in ("unchanged", "repeats", "after_cut") if getattr(self, name)]
+        if not self.unchanged:
+            longest = float(self.correction_field.detach().norm(dim=0).amax()) if self.correction_field.numel() else 0.0
+            told.append(f"correction up to {longest:.1f} px")
+            told.append(f"unsure {self.unsure:.1%}, filled {self.filled:.1%}")
+        told.append(f"fallback {self.fallback!r}")
+        return f"Corrected({', '.join(told)})"
 
 
-def unchanged(frame: Tensor) -> Corrected:
-    """The result for a frame `[3, H, W]` that needs no correction, or that nothing is known about."""
+def unchanged(frame: Tensor, fallback: str | Literal[False] = False) -> Corrected:
+    """The result for a frame `[3, H, W]` that needs no correction, or that cannot be corrected for the reason given."""
     everywhere = torch.ones_like(frame[:1], dtype=torch.bool)
-    return Corrected(frame, everywhere, torch.zeros_like(frame[:2]), unchanged=True)
+    return Corrected(frame, everywhere, torch.zeros_like(frame[:2]), unchanged=True, fallback=fallback)
 
 
 @dataclass
@@ -59,7 +76,7 @@ class Seconds:
 
     @contextmanager
     def of(self, work: str) -> Iterator[None]:
-        """Adds the time of a block; blocks of one name must not run in two threads at once."""
+        """Add the time of a block. Blocks of one name must not run in two threads at once."""
         started = time.perf_counter()
         try:
             yield

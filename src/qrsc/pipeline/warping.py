@@ -1,4 +1,4 @@
-"""Frames moved along correction fields that may be of another size."""
+"""Frames warped along correction fields that may be of another size."""
 
 from __future__ import annotations
 
@@ -9,84 +9,83 @@ from torch import Tensor
 
 from qrsc.image.blur import box_mean
 from qrsc.image.resize import resized_field, resized_picture
-from qrsc.pipeline.window import Moment
-from qrsc.warp import (
-    Interpolation,
-    InvertedField,
-    Warped,
-    WarpMethod,
-    apply_correction,
-    backward_warp,
-    invert_field,
-)
+from qrsc.names import Interpolation, WarpMethod
+from qrsc.warp import InvertedField, Warped, apply_correction, backward_warp, invert_field
 
 PATCH = 5  # pixels
+Limits = tuple[float, float]  # smallest and largest value of a picture
 
 
 def warped_frames(
-    moments: Sequence[Moment],
-    known: Sequence[Tensor],
+    frames: Sequence[Tensor],
     corrections: Sequence[Tensor],
+    usable: Sequence[Tensor],
+    limits: Sequence[Limits],
     method: WarpMethod,
     interpolation: Interpolation,
 ) -> list[Warped]:
-    """Frames corrected to an instant, with the solver's validity carried along.
+    """Frames corrected to an instant. They are not valid where the correction is not usable.
 
     Convention
-        A correction is RS -> GS on a grid of any size over the frame, in pixels of that grid; it is inverted there,
-        and what the frame is sampled with is enlarged.
+        A correction is RS -> GS on a grid of any size over the frame, in pixels of that grid. It is inverted on that
+        grid, and the inverse is upsampled to the frame.
 
     Args:
-        moments: the frames.
-        known: `[B, 1, h, w]` bool of each, where the correction can be used.
-        corrections: `[B, 2, h, w]` of each.
+        frames: `[B, 3, H, W]` each.
+        corrections: `[B, 2, h, w]` of each frame.
+        usable: `[B, 1, h, w]` bool of each correction.
+        limits: of the values of each result.
         method: `invert`, `splat` or `negate`.
         interpolation: for `invert` and `negate`.
     """
     if method == "splat":
-        each = zip(moments, known, corrections, strict=True)
-        return [_splatted(moment, usable, correction, interpolation) for moment, usable, correction in each]
-    back = _way_back(torch.cat(list(known)), torch.cat(list(corrections)), method, interpolation)
-    distortions, valid = (each.chunk(len(moments)) for each in back)
-    sampled_with = zip(moments, distortions, valid, strict=True)
-    return [_sampled(moment, distortion, shown, interpolation) for moment, distortion, shown in sampled_with]
+        each = zip(frames, corrections, usable, limits, strict=True)
+        return [_splatted(*parts, interpolation) for parts in each]
+    distortions, valid = (
+        each.chunk(len(frames))
+        for each in _distortions(torch.cat(list(corrections)), torch.cat(list(usable)), method, interpolation)
+    )
+    sampled_with = zip(frames, distortions, valid, limits, strict=True)
+    return [_sampled(*parts, interpolation) for parts in sampled_with]
 
 
-def _way_back(known: Tensor, correction: Tensor, method: WarpMethod, interpolation: Interpolation) -> InvertedField:
-    """What frames are sampled with, on the grid of the corrections; small fields take hardly longer together."""
+def _distortions(
+    corrections: Tensor, usable: Tensor, method: WarpMethod, interpolation: Interpolation
+) -> InvertedField:
+    """GS -> RS fields for all frames together: for small fields that takes hardly longer than for one."""
     if method == "invert":
-        distortion, valid = invert_field(correction)
+        distortion, valid = invert_field(corrections)
         valid = _without_specks(valid)
     else:
-        distortion, valid = -correction, torch.ones_like(known)
-    if not bool(known.all()):
-        carried = backward_warp(known.to(distortion.dtype), distortion, interpolation).image
+        distortion, valid = -corrections, torch.ones_like(usable)
+    if not bool(usable.all()):
+        carried = backward_warp(usable.to(distortion.dtype), distortion, interpolation).image
         valid = valid & (carried > 0.5)
     return InvertedField(distortion, valid)
 
 
-def _sampled(moment: Moment, distortion: Tensor, valid: Tensor, interpolation: Interpolation) -> Warped:
-    frame, size = moment.frame, moment.frame.shape[-2:]
-    image, inside = backward_warp(frame, resized_field(distortion, size), interpolation)
+def _sampled(frame: Tensor, distortion: Tensor, valid: Tensor, limits: Limits, how: Interpolation) -> Warped:
+    size = frame.shape[-2:]
+    image, inside = backward_warp(frame, resized_field(distortion, size), how)
     if valid.shape[-2:] != size:
         valid = resized_picture(valid.to(frame.dtype), size) > 0.5
-    return Warped(image.clamp(*moment.limits), valid & inside)
+    return Warped(image.clamp(*limits), valid & inside)
 
 
 def _without_specks(valid: Tensor) -> Tensor:
-    """Validity `[B, 1, h, w]` as most of the pixels around each one have it.
+    """Validity `[B, 1, h, w]` by a majority vote over the patch around each pixel.
 
-    Where two motions meet, single pixels fold over or do not converge, and a neighbouring frame put in their place one
-    by one shows as a dotted seam. Only where a whole patch is not valid is there something to fill.
+    Where two motions meet, single pixels fold over or do not converge. Replacing them one by one from a neighbouring
+    frame shows as a dotted seam. There is something to fill only where a whole patch is not valid.
     """
     return box_mean(valid.float(), PATCH) > 0.5
 
 
-def _splatted(moment: Moment, known: Tensor, correction: Tensor, interpolation: Interpolation) -> Warped:
-    frame, size = moment.frame, moment.frame.shape[-2:]
-    known, correction = resized_picture(known.to(frame.dtype), size), resized_field(correction, size)
-    image, valid = apply_correction(torch.cat([frame, known], 1), correction, "splat")
+def _splatted(frame: Tensor, correction: Tensor, usable: Tensor, limits: Limits, how: Interpolation) -> Warped:
+    size = frame.shape[-2:]
+    usable, correction = resized_picture(usable.to(frame.dtype), size), resized_field(correction, size)
+    image, valid = apply_correction(torch.cat([frame, usable], 1), correction, "splat")
     valid = valid & (image[:, 3:] > 0.5)
     # Holes show what an inverse warp would put there, and stay not valid.
-    filler = apply_correction(frame, correction, "invert", interpolation=interpolation).image
-    return Warped(torch.where(valid, image[:, :3], filler).clamp(*moment.limits), valid)
+    filler = apply_correction(frame, correction, "invert", interpolation=how).image
+    return Warped(torch.where(valid, image[:, :3], filler).clamp(*limits), valid)

@@ -1,63 +1,125 @@
-"""The frames of a window, with what has been found out about each."""
+"""The frames of a sliding window, with what has been found out about each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from qrsc.motion.camera_path import CameraPath, PathEquations
-from qrsc.motion.consistency import chain_flows
-from qrsc.motion.fill import TrustedFlow
+from qrsc.motion.camera_path import CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.motion.trajectory import Trajectory
+from qrsc.pipeline.align import FrameFlows, FrameMotion, MotionModel, frame_motion
 from qrsc.pipeline.corrected import TimedFrame
+from qrsc.timing import Readout
+
+# A frame's path is fitted to the frames up to this many before and after it, or to as many further back at the end of
+# a clip: 5, 7 and 9 frames gave 34.60, 34.71 and 34.71 dB on 10 simulated clips, no path 33.60.
+PATH_REACH = 3
+LONGEST_GAP = 4.0  # frame intervals without a frame that a path is fitted across
 
 
-@dataclass
-class Moment:
-    """A frame of the window with what has been found out about it; batch dimension 1 throughout."""
+@dataclass(kw_only=True)
+class WindowFrame(FrameFlows):
+    """A frame of the window; batch dimension 1 throughout.
 
-    frame: Tensor  # [1, 3, H, W]
-    time: float
-    until: float  # the time of the last frame that repeats it
-    limits: tuple[float, float]  # of the values of its pictures: [0, 1], or beyond where the frame goes beyond
-    shot: int = 0  # frames of one scene share a number
-    searched: Tensor | None = None  # [1, 3, h, w], the frame at the size at which flow is found
-    flows: dict[int, TrustedFlow] = field(default_factory=dict)  # to the neighbours -1 and 1, [1, 2, h, w]
-    trajectory: Trajectory | None = None
-    measured: tuple[tuple[PathEquations, PathEquations], ...] = ()  # both flows of the last pairs of frames, to here
-    followed: int = 0  # how many pairs the path has been followed over until here, without a cut or a gap
-    path: CameraPath | None = None  # the camera's, by the pairs that are kept
-    repeats: int = 0  # how many frames after it show the same
+    Attributes:
+        frame: `[1, 3, H, W]`.
+        until: the time of the last frame that repeats it.
+        limits: of the values of its results: [0, 1], or those of a frame that goes beyond.
+        shot: frames of one scene share a number.
+        search_image: `[1, 3, h, w]`, the frame at the size at which flow is found; None once it is not needed.
+        motion: of its pixels, once it is found.
+        measured: path equations of both flows of the last pairs of frames, up to this frame.
+        path_length: number of consecutive pairs up to this frame, without a cut or a long gap.
+        path: the camera path fitted to `measured`, once it is asked for.
+        repeats: number of following frames that show the same picture.
+        after_cut: the first frame of its shot, after a cut.
+    """
+
+    frame: Tensor
+    until: float
+    limits: tuple[float, float]
+    shot: int = 0
+    search_image: Tensor | None = None
+    motion: FrameMotion | None = None
+    measured: tuple[tuple[PathEquations, PathEquations], ...] = ()
+    path_length: int = 0
+    path: CameraPath | None = None
+    repeats: int = 0
     after_cut: bool = False
 
 
-def limits_of(frame: Tensor) -> tuple[float, float]:
-    """Where cubic interpolation that overshoots is cut off: [0, 1], or the values of a frame that goes beyond."""
+def window_frame(frame: Tensor, time: float) -> WindowFrame:
+    """A frame `[3, H, W]` about which nothing has been found out yet."""
+    return WindowFrame(time, frame=frame.unsqueeze(0), until=time, limits=_limits_of(frame))
+
+
+def _limits_of(frame: Tensor) -> tuple[float, float]:
+    """Where overshoots of cubic interpolation are clamped: [0, 1], or the values of a frame that goes beyond."""
     darkest, brightest = torch.aminmax(frame.detach())
     return min(0.0, float(darkest)), max(1.0, float(brightest))
 
 
-def further_flows(window: Mapping[int, Moment], index: int) -> dict[float, TrustedFlow]:
-    """The flows of a frame to those beyond both of its neighbours, by the time to them, as far as they are known."""
-    moment, further = window[index], {}
-    for step, flow in moment.flows.items():
-        beyond = window.get(index + step)
-        if beyond is not None and step in beyond.flows:
-            onward = beyond.flows[step]
-            chained = chain_flows(flow.flow, onward.flow, flow.confidence, onward.confidence)
-            further[window[index + 2 * step].time - moment.time] = TrustedFlow(*chained)
-    return further
+# --- the camera path through the window ---
+
+
+def measure_path(previous: WindowFrame, newest: WindowFrame, readout: Readout) -> None:
+    """Keep what the flows of a pair of frames say about the camera path."""
+    if newest.time - previous.time > LONGEST_GAP:
+        return
+    equations = (
+        path_equations(*previous.flows[1], previous.time, newest.time, readout),
+        path_equations(*newest.flows[-1], newest.time, previous.time, readout),
+    )
+    newest.measured = (*previous.measured, equations)[-2 * PATH_REACH :]
+    newest.path_length = previous.path_length + 1
+
+
+def window_motion(window: Mapping[int, WindowFrame], index: int, readout: Readout, model: MotionModel) -> FrameMotion:
+    """How the pixels of a frame of the window move; see `frame_motion`. The result is not kept."""
+
+    def trajectory(place: int) -> Trajectory:
+        # Not kept: the frame may be early, and frames that its path will be fitted to still to come.
+        motion = window[place].motion or window_motion(window, place, readout, model)
+        return motion.trajectory
+
+    path = _path_of_frame(window, index, readout) if model.along_path else None
+    return frame_motion(window, index, readout, model, path=path, neighbour=trajectory)
+
+
+def _path_of_frame(window: Mapping[int, WindowFrame], index: int, readout: Readout) -> PathOfFrame | None:
+    """The path along which the pixels of a frame move; None without a frame near enough in time to measure it."""
+    frame = window[index]
+    last = index
+    for later in range(index + 1, index + PATH_REACH + 1):
+        # After a cut or a long gap, nothing is measured across it.
+        if later not in window or not window[later].measured:
+            break
+        last = later
+    if last == index + PATH_REACH and window[last].path_length % 2:
+        last -= 1  # two consecutive frames share a path: half of the work, and both lie well inside it
+    latest = window[last]
+    if not latest.measured:
+        return None
+    flow = next(iter(frame.flows.values())).flow  # [1, 2, h, w]
+    if latest.path is None:
+        latest.path = fit_path([each for pair in latest.measured for each in pair], flow)
+    return latest.path.from_frame(frame.time, readout, (flow.shape[-2], flow.shape[-1]))
+
+
+# --- input ---
 
 
 def timed(frames: Iterable[Tensor | TimedFrame]) -> Iterator[TimedFrame]:
+    """Frames with their times; those without one are a frame interval apart."""
     for index, frame in enumerate(frames):
         yield frame if isinstance(frame, TimedFrame) else TimedFrame(frame, float(index))
 
 
 def check_frame(frame: Tensor, index: int, previous: Tensor | None) -> None:
+    """Raise unless a frame is `[3, H, W]` of floats, and of the size of the previous one `[1, 3, H, W]`."""
     if frame.ndim != 3 or frame.shape[0] != 3 or not frame.is_floating_point():
         raise ValueError(
             f"frames must be float tensors [3, H, W] in [0, 1]; frame {index} is {tuple(frame.shape)} of {frame.dtype}."

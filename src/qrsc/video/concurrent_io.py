@@ -43,7 +43,7 @@ def concurrent_io(
                 require_not_cancelled(cancel)
                 if isinstance(item, SourceFrame):
                     on_frame(item)
-                    yield TimedFrame(item.frame, item.time)
+                    yield TimedFrame(item.frame, item.time, item.restarts)
                 else:
                     pass_on(item)
 

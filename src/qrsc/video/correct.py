@@ -20,22 +20,15 @@ from qrsc.fusion import Fusion
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
-from qrsc.names import DeviceName, Instant, PresetName, Scan, VideoBorder
-from qrsc.pipeline import Corrected, Corrector, MotionName, Unsure
+from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
+from qrsc.pipeline import Corrected, Corrector
+from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
 from qrsc.video.concurrent_io import concurrent_io
-from qrsc.video.readout import (
-    ReadoutOptions,
-    choose_preset,
-    choose_readout,
-    choose_scale,
-    choose_tau,
-    choose_threads,
-)
+from qrsc.video.readout import ReadoutOptions, choose_readout, choose_tau
 from qrsc.video.result import Tally, VideoResult
 from qrsc.video.source import Source, SourceFrame, clip_info, clip_size, open_source
 from qrsc.video.target import Picture, Target, open_target, require_output
-from qrsc.warp import WarpMethod
 
 Crop = tuple[slice, slice]
 
@@ -115,7 +108,6 @@ def correct_video(
     compare = None if compare is None else Path(compare)
     require_output(source, output, compare=compare, overwrite=overwrite)
     chosen_device = choose_device(device)
-    basis = choose_preset(preset)
     tally = Tally(on_note)
     info = clip_info(source)
     given = ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan)
@@ -136,23 +128,23 @@ def correct_video(
         )
     corrector = Corrector(
         chosen.readout,
+        preset=preset,
         tau=choose_tau(chosen.readout, tau, at),
         motion=motion,
-        fusion=basis.fusion if fusion is None else fusion,
+        fusion=fusion,
         warp=warp,
-        flow=basis.flow if flow is None else flow,
+        flow=flow,
         frames=frames,
         strength=strength,
         border="repeat" if border == "repeat" else "fill",
         unsure=unsure,
         scale=choose_scale(scale, clip_size(source, info)),
-        field_scale=basis.field_scale,
         find_cuts=True,
         find_repeats=True,
         flows_ahead=1,
     )
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
-    searched = preset == "fast" and flow is None and fusion is None
+    searched = get_preset(preset).halves_threads and flow is None and fusion is None
     job = _Job(source, output, info, encoding, border, margin, compare, fps, start, end, overwrite)
     threads = choose_threads(chosen_device) if searched else None
     left_out, report = _correct_clip(job, corrector, tally, chosen_device, threads, progress, cancel)

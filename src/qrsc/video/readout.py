@@ -1,4 +1,4 @@
-"""From options to what they mean: the readout, the instant, the device, the preset."""
+"""From options to what they mean: the readout, the instant, the device."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.calibrate.calibrate_clip import MOST_FRAMES
 from qrsc.calibrate.decision import ChosenReadout, readout_for_clip
-from qrsc.fusion import FusionName
 from qrsc.media.orientation import IDENTITY, degrees, mirrored, stored_direction
 from qrsc.media.probe import ClipInfo
-from qrsc.names import PresetName
 from qrsc.timing import Instant, Readout, Scan
 
 Say = Callable[[str], None]
@@ -26,8 +22,6 @@ _TOWARDS: dict[Scan, tuple[int, int]] = {
     "left-right": (1, 0),
     "right-left": (-1, 0),
 }
-# Flow on more pixels than full HD has is found at a reduced size, unless --scale says otherwise.
-FLOW_PIXELS = 1920 * 1200
 
 
 @dataclass(frozen=True)
@@ -126,41 +120,3 @@ def choose_tau(readout: Readout, tau: float | None, at: Instant | None) -> float
     if tau is not None and at is not None:
         raise ValueError("give the target instant once: --tau (a time) or --at (a row).")
     return readout.instant(at) if at is not None else tau
-
-
-@dataclass(frozen=True)
-class Preset:
-    """What `--fast`, `--best` or neither stand for; options given beside them come first."""
-
-    fusion: FusionName | None = None
-    flow: str | None = None
-    field_scale: float = 0.5
-
-
-def choose_preset(name: PresetName) -> Preset:
-    """`fast`: flow by a search, the mean of three frames, fields at a quarter of the size. `best`: flow and fields at
-    full size, and a search behind the flow network on any device."""
-    # DIS searches at half size itself, and motion is smooth: on all samples with a truth, fields of half and of quarter
-    # size come within 0.05 dB of full ones (Fastec-RS 28.65, 28.66, 28.64; BS-RSC 33.67, 33.67, 33.67).
-    if name == "fast":
-        return Preset(fusion="mean", flow="dis", field_scale=0.25)
-    return Preset(flow="raft-rs-full+dis", field_scale=1.0) if name == "best" else Preset()
-
-
-def choose_threads(device: torch.device) -> int | None:
-    """How many threads an operation of `--fast` gets: half of them on a processor; None leaves it to the libraries.
-
-    Finding flow and correcting go on at the same time. While each has all cores, threads of one wait for those of the
-    other: with half of them, a frame of 640x480 takes 14 to 19 % less on two cores.
-    """
-    return max(1, torch.get_num_threads() // 2) if device.type == "cpu" else None
-
-
-def choose_scale(scale: float | None, size: tuple[int, int]) -> float:
-    """The size at which flow is found: full up to full HD, then 1/2, 1/3, ... of it, unless one is given."""
-    if scale is not None:
-        return scale
-    divisor = 1
-    while size[0] * size[1] > FLOW_PIXELS * divisor**2:
-        divisor += 1
-    return 1.0 / divisor

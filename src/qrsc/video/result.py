@@ -146,6 +146,8 @@ class Tally:
         self.unchanged += corrected.unchanged
         self.cuts += corrected.after_cut
         self.repeated += corrected.repeats
+        if corrected.fallback:
+            self.reasons[corrected.fallback] += 1
         if corrected.unchanged:
             return
         # Written out: `norm` over two channels takes ten times as long.

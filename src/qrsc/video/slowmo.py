@@ -22,10 +22,11 @@ from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
 from qrsc.media.writer import VideoWriter, open_writer
-from qrsc.names import DeviceName, Keep, PresetName, Scan
-from qrsc.pipeline import Corrected, Corrector, MotionName, Seconds
+from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
+from qrsc.pipeline import Corrected, Corrector, Seconds
+from qrsc.pipeline.presets import choose_scale
 from qrsc.video.concurrent_io import concurrent_io
-from qrsc.video.readout import ReadoutOptions, choose_preset, choose_readout, choose_scale
+from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
 from qrsc.video.source import Source, SourceFrame, VideoSource, clip_info, clip_size, open_source
 from qrsc.video.target import require_output
@@ -81,7 +82,6 @@ def slowmo_video(
         raise ValueError(f"the factor is from 1 to 64 instants for every frame, got {factor!r}.")
     require_output(source, output, overwrite=overwrite)
     chosen_device = choose_device(device)
-    basis = choose_preset(preset)
     tally = Tally(on_note)
     info = clip_info(source)
     given = ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan)
@@ -101,11 +101,11 @@ def slowmo_video(
         )
     corrector = Corrector(
         chosen.readout,
+        preset=preset,
         motion=motion,
-        fusion=basis.fusion if fusion is None else fusion,
-        flow=basis.flow if flow is None else flow,
+        fusion=fusion,
+        flow=flow,
         scale=choose_scale(scale, clip_size(source, info)),
-        field_scale=basis.field_scale,
         find_cuts=True,
         find_repeats=True,
         flows_ahead=1,

@@ -25,11 +25,19 @@ from qrsc.pipeline import Seconds
 
 @dataclass(frozen=True)
 class SourceFrame:
-    """A frame to correct, `[3, H, W]`, the time at which it starts, and the frame as it was stored."""
+    """A frame to correct.
+
+    Attributes:
+        frame: `[3, H, W]`.
+        time: at which it starts, in frame intervals.
+        origin: the frame as it was stored.
+        restarts: nobody knows how much time has passed since the frame before.
+    """
 
     frame: Tensor
     time: float
     origin: StoredFrame | DecodedFrame
+    restarts: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ class VideoSource:
                 item: Any = next(items, None)
                 if isinstance(item, DecodedFrame):
                     frame = rgb_of(item.frame, self.info.colours).to(self.device)
-                    item = SourceFrame(frame, item.time, item)
+                    item = SourceFrame(frame, item.time, item, item.restarts)
             if item is None:
                 return
             yield item

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from qrsc.image.sampling import INTERPOLATIONS, Interpolation, Warped, check_field, enlarged, inside, pixel_grid, sample
+from qrsc.image.sampling import INTERPOLATIONS, Warped, check_field, enlarged, inside, pixel_grid, sample
+from qrsc.names import Interpolation, WarpMethod
 from qrsc.warp.invert import fixed_point_inverse
 
 # The two rooms below this one are its own: others import their functions from here.
@@ -38,8 +39,6 @@ __all__ = [
     "sample",
     "splat",
 ]
-
-WarpMethod = Literal["invert", "splat", "negate"]
 
 WARP_METHODS: tuple[WarpMethod, ...] = get_args(WarpMethod)
 

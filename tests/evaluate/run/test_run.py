@@ -109,7 +109,7 @@ def test_flows_on_disk_change_nothing_and_are_used(
         raise AssertionError("computed anew")
 
     monkeypatch.setattr("qrsc.evaluate.methods.shared_flow.load_flow", lambda name: refuse)
-    monkeypatch.setattr("qrsc.evaluate.methods.shared_flow.settle_flow", refuse)
+    monkeypatch.setattr("qrsc.evaluate.methods.shared_flow.fill_uncertain_flow", refuse)
     assert evaluate(plan(sim_set, methods=methods, flow_folder=tmp_path)) == first
 
 

@@ -16,7 +16,7 @@ from qrsc import __version__
 from qrsc.data.dataset import LoadedFrame
 from qrsc.flow import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows, load_flow
 from qrsc.media.atomic import atomic_file
-from qrsc.motion.fill import TrustedFlow, settle_flow
+from qrsc.motion.fill import TrustedFlow, fill_uncertain_flow
 from qrsc.pipeline.align import trusted_flows
 
 TRUTH_FLOW = "truth"  # the name of the exact flows that a simulated sequence brings along
@@ -176,7 +176,7 @@ def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
 
 def _settle(found: ConfidentFlows) -> tuple[TrustedFlow, TrustedFlow]:
     forward, backward = trusted_flows(found)
-    return settle_flow(forward), settle_flow(backward)
+    return fill_uncertain_flow(forward), fill_uncertain_flow(backward)
 
 
 def _save(path: Path | None, flows: Tensor) -> None:

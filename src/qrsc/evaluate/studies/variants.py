@@ -18,8 +18,8 @@ from qrsc.evaluate.methods.shared_flow import SharedFlow
 from qrsc.evaluate.studies.entries import Variant
 from qrsc.fusion import Fusion
 from qrsc.fusion.networks import NetworkFusion, fusion_from_file, shipped_fusion
-from qrsc.learn.fusion.alignment import Alignment
 from qrsc.pipeline import Corrector
+from qrsc.pipeline import align as alignment
 from qrsc.timing import Readout
 from qrsc.weights import WeightsError, card, file_sha256, read_notes
 
@@ -122,6 +122,6 @@ def uncorrected(
 
 
 def _fused(frames: list[Tensor], centre: int, readout: Readout, tau: float, fusion: Fusion) -> FrameAndField:
-    align = Alignment(torch.stack(frames).unsqueeze(0), [], readout, motion="none")
-    fused = fusion(align(range(len(frames)), centre, tau)).image[0]
+    clip = torch.stack(frames).unsqueeze(0)  # [1, T, 3, H, W]
+    fused = fusion(alignment.uncorrected(clip, range(len(frames)), centre, tau, readout)).image[0]
     return FrameAndField(fused, torch.zeros_like(frames[centre][:2]))

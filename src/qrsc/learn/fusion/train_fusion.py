@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +17,13 @@ from qrsc.learn.fusion.alignment import AlignmentMotion
 from qrsc.learn.fusion.losses import DEFAULT, PUBLISHED, Scaling, TermName, load_term
 from qrsc.learn.fusion.samples import FusionSamples, SamplePool
 from qrsc.learn.trainer.run import data_seed, first_state, fit, own_device
+from qrsc.names import FusionNetworkName
 from qrsc.warp import Interpolation
 from qrsc.weights import load_strictly
 
 WEIGHTS = "fusion.safetensors"
 
-Kind = Literal["rsa2", "rsa2-lite"]
+Kind = FusionNetworkName
 
 
 @dataclass(frozen=True)

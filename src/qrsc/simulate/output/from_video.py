@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -26,10 +26,10 @@ from qrsc.data.layouts import Kind
 from qrsc.flow.dis import DisFlow
 from qrsc.media.image_folder import list_frames, read_frames
 from qrsc.media.reader import read_video
+from qrsc.names import Mixing as Mixing
 from qrsc.simulate.render.clip import ClipFrame
 from qrsc.timing import Readout
 
-Mixing = Literal["nearest", "linear"]
 MIXINGS: tuple[Mixing, ...] = get_args(Mixing)
 
 # A jump of a pixel between two rows is seen as a saw-tooth on straight edges; half of it hardly is.

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -30,10 +30,10 @@ from qrsc.data.layouts import Layout, LayoutName, Split, frame_path, get_layout,
 from qrsc.media.atomic import atomic_folder
 from qrsc.media.image_folder import list_frames, read_frame, write_frame
 from qrsc.media.mp4 import write_video
+from qrsc.names import OutputLayout as OutputLayout
 from qrsc.simulate.render.clip import TRUTH_NAMES, ClipFrame
 from qrsc.timing import Readout
 
-OutputLayout = Literal["carla", "fastec", "bsrsc", "plain", "sim", "video"]
 OUTPUT_LAYOUTS: tuple[OutputLayout, ...] = get_args(OutputLayout)
 TRUTH_FILE = "truth.npz"
 NOTES_FILE = "truth.json"

@@ -1,0 +1,273 @@
+"""One pass over a clip: the sliding window with its cuts and repeats, each flow computed once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from qrsc.backend.prefetch import ahead
+from qrsc.flow import ConfidentFlows, FlowPair, find_flows
+from qrsc.image.resize import reduced_size, resized_field, resized_picture
+from qrsc.motion.consistency import consistency_confidence
+from qrsc.names import Border, Unsure, WarpMethod
+from qrsc.pipeline.align import (
+    Correction,
+    FrameMotion,
+    MotionModel,
+    MovingFrame,
+    align,
+    prepared_flow,
+    readout_on_grid,
+    trusted_flows,
+)
+from qrsc.pipeline.corrected import Corrected, Seconds, TimedFrame, unchanged
+from qrsc.pipeline.resolve import Resolved
+from qrsc.pipeline.scenes import repeats, scene_changes
+from qrsc.pipeline.window import (
+    PATH_REACH,
+    WindowFrame,
+    check_frame,
+    measure_path,
+    timed,
+    window_frame,
+    window_motion,
+)
+from qrsc.timing import Readout
+from qrsc.warp import Warped
+
+# Repeats of one frame that are counted before the next one is treated as a frame of its own: outputs wait for the
+# first frame that differs, and must not wait for ever on a still picture.
+MOST_REPEATS = 8
+UNSURE_BELOW = 0.5  # confidence below which a pixel counts as unsure in `Corrected.unsure`
+ALONE = "no other frame in its shot: returned as it came in"
+HELD = "the next frame is of another shot: the last frame of this one is held"
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """How clips are corrected; see the arguments of `qrsc.Corrector`.
+
+    Attributes:
+        fused: number of frames that are fused, 1 for each frame by itself.
+    """
+
+    readout: Readout
+    tau: float
+    motion: MotionModel
+    fused: int
+    warp: WarpMethod = "invert"
+    strength: float = 1.0
+    border: Border = "fill"
+    unsure: Unsure = "linear"
+    scale: float = 1.0
+    field_scale: float = 1.0
+    find_cuts: bool = False
+    find_repeats: bool = False
+    flows_ahead: int = 0
+
+
+class Stream:
+    """One pass over a clip.
+
+    Args:
+        settings: how to correct.
+        resolve: gives flow and fusion for a device; asked once, with the device of this clip's frames.
+        seconds: counts where the time goes.
+    """
+
+    def __init__(self, settings: StreamSettings, resolve: Callable[[torch.device], Resolved], seconds: Seconds) -> None:
+        self._settings, self._resolve, self._seconds = settings, resolve, seconds
+        self._resolved: Resolved | None = None
+        self._window: dict[int, WindowFrame] = {}
+        model = settings.motion
+        self._behind = settings.fused // 2
+        self._ahead = settings.fused - 1 - self._behind
+        # The motion of a frame depends on this many frames before it (path equations are kept without their frames),
+        # and is known once this many after it have come. Along a path the last frame of a clip depends on two before
+        # it; fusion holds one of them.
+        self._back = 2 if model.order == 3 or (model.along_path and self._behind == 0) else 1
+        self._reach = PATH_REACH if model.along_path else self._back
+
+    def corrected(self, frames: Iterable[Tensor | TimedFrame]) -> Iterator[Corrected]:
+        """One result for each frame `[3, H, W]`, a few frames later, in order."""
+        window, count, emitted = self._window, 0, 0
+        for frame in ahead(self._linked(frames), self._settings.flows_ahead):
+            window[count] = frame
+            count += 1
+            while emitted + self._ahead + self._reach < count:
+                yield from self._with_repeats(emitted)
+                emitted += 1
+                # The oldest frame that the next output is fused from, and the frames that its motion depends on.
+                window.pop(emitted - self._behind - self._back - 1, None)
+        if count == 1 and window[0].repeats == 0:
+            warnings.warn("a clip of one frame shows no motion: it is returned as it is.", stacklevel=3)
+        while emitted < count:
+            yield from self._with_repeats(emitted)
+            emitted += 1
+
+    def between(self, frames: Iterable[Tensor | TimedFrame], count: int) -> Iterator[tuple[float, Corrected]]:
+        """`count` instants for every frame interval; see `qrsc.Corrector.between`."""
+        window, number, done = self._window, 0, 0
+        for frame in ahead(self._linked(frames), self._settings.flows_ahead):
+            window[number] = frame
+            number += 1
+            while done + 1 + self._reach < number:
+                yield from self._interval(done, count)
+                done += 1
+                window.pop(done - self._back - 1, None)
+        while done < number:
+            yield from self._interval(done, count)
+            done += 1
+
+    # --- frames in ---
+
+    def _linked(self, frames: Iterable[Tensor | TimedFrame]) -> Iterator[WindowFrame]:
+        """The frames that differ, each with its flow to the previous one; its flow to the next comes with that one."""
+        previous: WindowFrame | None = None
+        for index, (frame, time, restarts) in enumerate(timed(frames)):
+            check_frame(frame, index, None if previous is None else previous.frame)
+            newest = window_frame(frame, time)
+            if previous is not None:
+                if not time > previous.until:
+                    raise ValueError(f"times of frames must grow; frame {index} is at {time} after {previous.until}.")
+                may_repeat = self._settings.find_repeats and previous.repeats < MOST_REPEATS and not restarts
+                if may_repeat and repeats(previous.frame, newest.frame):
+                    previous.repeats += 1
+                    previous.until = time
+                    continue
+                if restarts:
+                    _start_shot(previous, newest)
+                else:
+                    with self._seconds.of("flow"):
+                        self._link(previous, newest, index - 1)
+            yield newest
+            if previous is not None:
+                previous.search_image = None
+            previous = newest
+
+    def _link(self, previous: WindowFrame, newest: WindowFrame, number: int) -> None:
+        """Find the flows of a pair of frames, the clip's pair of that number, and whether there is a cut between."""
+        if self._resolved is None:
+            self._resolved = self._resolve(newest.frame.device)
+        first, second = (self._search_image(frame) for frame in (previous, newest))
+        found = find_flows(self._resolved.flow, first, second, number)
+        grid = self._grid(newest)
+        forward, backward = (resized_field(flow, grid) for flow in found.flows)
+        sure, back_sure = (None if each is None else resized_picture(each, grid) for each in found[1:])
+        to_next, to_previous = trusted_flows(ConfidentFlows(FlowPair(forward, backward), sure, back_sure))
+        newest.shot = previous.shot
+        if self._settings.find_cuts:
+            agreement = to_next.confidence if sure is None else consistency_confidence(forward, backward)
+            if scene_changes(first, second, forward, agreement):
+                _start_shot(previous, newest)
+                return
+        model = self._settings.motion
+        previous.flows[1], newest.flows[-1] = prepared_flow(to_next, model), prepared_flow(to_previous, model)
+        if model.along_path:
+            measure_path(previous, newest, self._grid_readout(newest))
+
+    def _search_image(self, frame: WindowFrame) -> Tensor:
+        """`[1, 3, h, w]`, the frame at the size at which flow is found; kept for the pair with the next frame."""
+        if frame.search_image is None:
+            size = reduced_size(frame.frame.shape[-2:], self._settings.scale)
+            frame.search_image = resized_picture(frame.frame, size)
+        return frame.search_image
+
+    def _grid(self, frame: WindowFrame) -> tuple[int, int]:
+        """`(h, w)` at which motion is solved."""
+        return reduced_size(frame.frame.shape[-2:], self._settings.field_scale)
+
+    def _grid_readout(self, frame: WindowFrame) -> Readout:
+        return readout_on_grid(self._settings.readout, frame.frame.shape[-2:], self._grid(frame))
+
+    def _motion(self, index: int) -> FrameMotion:
+        """The motion of a frame of the window, found once."""
+        frame = self._window[index]
+        if frame.motion is None:
+            frame.motion = window_motion(self._window, index, self._grid_readout(frame), self._settings.motion)
+        return frame.motion
+
+    # --- frames out ---
+
+    def _with_repeats(self, index: int) -> Iterator[Corrected]:
+        frame = self._window[index]
+        if frame.flows:
+            around = range(index - self._behind, index + self._ahead + 1)
+            same_shot = [i for i in around if i in self._window and self._window[i].shot == frame.shot]
+            result = self._rendered(same_shot, index, self._settings.tau)
+        else:
+            result = unchanged(frame.frame[0], ALONE)
+        yield replace(result, after_cut=frame.after_cut)
+        for _ in range(frame.repeats):
+            yield replace(result, repeats=True)
+
+    def _interval(self, index: int, count: int) -> Iterator[tuple[float, Corrected]]:
+        """The instants from one frame up to the next, or the one instant of the last frame."""
+        frame, following = self._window[index], self._window.get(index + 1)
+        if following is None:
+            [result, *repeated] = self._with_repeats(index)
+            yield frame.time, result
+            more = count * len(repeated)
+            for step in range(more):
+                yield frame.time + (frame.until - frame.time) * (step + 1) / more, replace(result, repeats=True)
+            return
+        instants = count * (1 + frame.repeats)
+        times = [(following.time - frame.time) * step / instants for step in range(instants)]
+        if following.shot != frame.shot:
+            held = next(self._with_repeats(index))
+            yield frame.time, held
+            for passed in times[1:]:
+                yield frame.time + passed, replace(held, repeats=True, fallback=HELD)
+            return
+        alone = self._resolved is None or self._resolved.fusion is None
+        for step, passed in enumerate(times):
+            nearest = index if 2 * step <= instants else index + 1
+            instant = self._settings.tau + frame.time + passed - self._window[nearest].time
+            result = self._rendered([nearest] if alone else [index, index + 1], nearest, instant)
+            yield frame.time + passed, replace(result, after_cut=frame.after_cut and step == 0)
+
+    def _rendered(self, indices: list[int], own: int, tau: float) -> Corrected:
+        """The picture at `tau` after the start of frame `own`, from all the frames given."""
+        assert self._resolved is not None  # frames with a motion have been linked
+        settings, fusion = self._settings, self._resolved.fusion
+        with self._seconds.of("motion"):
+            motions = [self._motion(index) for index in indices]
+        frames = [self._window[index] for index in indices]
+        centre = indices.index(own)
+        aligned = align(
+            [MovingFrame(f.frame, f.time, m.trajectory, f.limits) for f, m in zip(frames, motions, strict=True)],
+            centre,
+            tau,
+            settings.readout,
+            Correction(settings.warp, self._resolved.interpolation, settings.strength, settings.unsure),
+            seconds=self._seconds,
+        )
+        alone = Warped(aligned.frames[:, centre], aligned.valid[:, centre])
+        result = alone
+        if fusion is not None:
+            with self._seconds.of("fusion"):
+                fused = fusion(aligned)
+                # Weights add up to 1 but for rounding.
+                lows, highs = zip(*(frame.limits for frame in frames), strict=True)
+                result = Warped(fused.image.clamp(min(lows), max(highs)), fused.valid)
+                if settings.border == "repeat":
+                    result = Warped(torch.where(alone.valid, result.image, alone.image), alone.valid)
+        own_motion = motions[centre]
+        return Corrected(
+            result.image[0],
+            result.valid[0],
+            aligned.correction_fields[0, centre],
+            unsure=float((own_motion.trajectory.confidence < UNSURE_BELOW).float().mean()),
+            filled=1.0 - float(alone.valid.float().mean()),
+            fallback=own_motion.fallback,
+        )
+
+
+def _start_shot(previous: WindowFrame, newest: WindowFrame) -> None:
+    """Begin a new shot: nothing is followed from one frame to the other."""
+    newest.shot = previous.shot + 1
+    newest.after_cut = True
