@@ -81,7 +81,7 @@ def motions_of(number: int, textures: TextureLibrary, seed: int, cache: Path) ->
             reader.take(grey_pictures(clip.frame(frame))[0])
         found = reader.motions()
         cache.mkdir(parents=True, exist_ok=True)
-        np.savez(path, position=found.position, shift=found.shift, weight=found.weight, gamma=clip.readout.gamma)
+        np.savez(path, place=found.position, shift=found.shift, weight=found.weight, gamma=clip.readout.gamma)
     stored = np.load(path)
     return ClipMotions(stored["place"], stored["shift"], stored["weight"], SIZE), float(stored["gamma"])
 

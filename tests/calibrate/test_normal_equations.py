@@ -52,7 +52,7 @@ def test_right_hand_side_is_the_gradient_of_the_cost(model: CameraModel) -> None
 
 
 def test_normal_matrix_is_the_derivative_of_the_right_hand_side_at_zero_residual(model: CameraModel) -> None:
-    # Motions that the fit explains, of a path and a scene that are as expected: no second derivatives are left out.
+    # Residuals are zero, and path and scene at their prior means: Gauss-Newton then omits no second derivatives.
     fit = some_fit(model)
     fit = replace(
         fit, path=np.outer(np.arange(len(fit.path)), np.arange(1.0, 7.0)), inverse_depth=0.0 * fit.inverse_depth
