@@ -157,7 +157,7 @@ def _speed_and_change(motions: ClipMotions) -> tuple[float, float]:
         return 0.0, 0.0
     changes = np.diff(dominant, axis=0)
     speed = float(np.sqrt((dominant**2).sum(1).mean()))
-    # The median, because a single jump does not determine gamma; 1.48 makes it a standard deviation.
+    # The median, because a single jump does not determine gamma; 1.48 as for a median absolute deviation.
     return speed, 1.48 * float(np.median(np.hypot(*changes.T))) if len(changes) else 0.0
 
 

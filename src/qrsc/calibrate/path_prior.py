@@ -4,7 +4,7 @@ Convention
     A path is `[N, D]`: spline coefficients of D coordinates at N knots. Each coordinate has a filter of L taps whose
     output is, a priori, white noise of unit variance. Second differences alone are a prior of white accelerations. An
     autoregressive filter learned from the clip says that the camera keeps shaking as it does elsewhere in the clip:
-    footsteps do not look like hand shake, and the rows of one frame cover too little of the path to tell either.
+    footsteps shake it differently from a hand, and the rows of one frame cover too little of the path to tell which.
 """
 
 from __future__ import annotations
