@@ -1,14 +1,14 @@
-"""How well the readout is found in simulated clips whose readout is known.
+"""Accuracy of the readout estimated from simulated clips whose readout is known.
 
     python benchmarks/calibration.py --photographs DIR [--clips 40] [--still 20] [--seed N] [--cache DIR] [--ablation]
 
-Clips 0, 1, 2 ... are filmed from a hand and walking by turns, with gamma uniform from 0.25 to 1 and image speeds from
-1 to 6 per cent of the width per frame; clips 100, 101 ... pan at a steady speed or stand still by turns. All have
-moving things in them, and go through lens blur, noise, tone curve and JPEG-like compression. The motions of finished
-clips are kept in the cache folder, so that the estimator can be measured again without rendering. `--ablation` renders
-a few frames of every clip that determines its readout again, and compares the correction at the true, the found and a
-gamma of 1 with the true global-shutter frame. Seeds 900, 5000, 7000, 8000 and 8200 (up to clip 16) were looked at
-while the estimator was made, and the rest of 8200 and 8400 decided between four; others are there to be measured on.
+Clips 0, 1, 2 ... alternate between a hand-held and a walking camera, with gamma uniform from 0.25 to 1 and image speeds
+from 1 to 6 per cent of the width per frame; clips 100, 101 ... alternate between a steady pan and a still camera. All
+contain moving objects, and have lens blur, noise, a tone curve and JPEG-like compression. The motions of finished clips
+are kept in the cache folder, so that the estimator can be measured again without rendering. `--ablation` renders a few
+frames of every clip that determines its readout again, and compares the correction at the true gamma, the estimated
+one and 1 with the true global-shutter frame. Seeds 900, 5000, 7000, 8000 and 8200 (up to clip 16) were used while the
+estimator was developed, and the rest of 8200 and 8400 to choose between four estimators; others are unseen.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ABLATION_FRAMES = range(28, 33)
 
 
 class Clip:
-    """A simulated clip by its number: its world, its sensor, and the readout to be found."""
+    """A simulated clip by its number: its world, its sensor, and the readout to estimate."""
 
     def __init__(self, number: int, textures: TextureLibrary, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed + number)
@@ -60,7 +60,7 @@ class Clip:
 
     @torch.no_grad()
     def frame(self, number: int) -> torch.Tensor:
-        """A rolling-shutter frame `[1, 3, H, W]` as the camera delivers it."""
+        """A rolling-shutter frame `[1, 3, H, W]`, with the effects of the sensor."""
         clean = render_rs(self.world.scene, self.readout, number)
         return apply_sensor(clean[None], self.sensor.at_frames([number]), self.generator)[0]
 
@@ -72,7 +72,7 @@ class Clip:
 
 
 def motions_of(number: int, textures: TextureLibrary, seed: int, cache: Path) -> tuple[ClipMotions, float]:
-    """The motions of a clip, from the cache if they are there, and its true gamma."""
+    """The motions of a clip, from the cache if it has them, and its true gamma."""
     path = cache / f"clip_{seed}_{number:03d}.npz"
     if not path.exists():
         clip = Clip(number, textures, seed)
@@ -81,26 +81,26 @@ def motions_of(number: int, textures: TextureLibrary, seed: int, cache: Path) ->
             reader.take(grey_pictures(clip.frame(frame))[0])
         found = reader.motions()
         cache.mkdir(parents=True, exist_ok=True)
-        np.savez(path, place=found.place, shift=found.shift, weight=found.weight, gamma=clip.readout.gamma)
+        np.savez(path, place=found.position, shift=found.shift, weight=found.weight, gamma=clip.readout.gamma)
     stored = np.load(path)
     return ClipMotions(stored["place"], stored["shift"], stored["weight"], SIZE), float(stored["gamma"])
 
 
 def ablation(number: int, textures: TextureLibrary, seed: int, found: Calibration) -> list[float]:
-    """PSNR of a middle frame as it is, and corrected with the true gamma, the found one, and 1."""
+    """PSNR of a middle frame uncorrected, and corrected with the true gamma, the estimated one, and 1."""
     clip = Clip(number, textures, seed)
     frames = torch.cat([clip.frame(index) for index in ABLATION_FRAMES])
     truth = clip.truth(ABLATION_FRAMES[2])[0]
     figures = [float(psnr(frames[2], truth))]
     for gamma in (clip.readout.gamma, found.gamma, 1.0):
-        # The middle row stays as it is whatever gamma is believed in, and its instant is that of the truth.
+        # The middle row does not move whatever gamma is used, and its instant is that of the ground truth.
         figures.append(float(psnr(Corrector(Readout(gamma), flow="dis")(frames)[2], truth)))
     return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photographs", type=Path, help="folder of pictures to cover the worlds with")
+    parser.add_argument("--photographs", type=Path, help="folder of photographs to texture the scenes with")
     parser.add_argument("--clips", type=int, default=40)
     parser.add_argument("--still", type=int, default=20)
     parser.add_argument("--seed", type=int, default=5000)
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def summary(results: list[tuple[int, float, Calibration]], title: str) -> None:
-    """Figures of a kind of clips."""
+    """Print the accuracy over a group of clips."""
     if not results:
         return
     inside = [found.low <= gamma <= found.high for _, gamma, found in results]

@@ -14,9 +14,9 @@ Shaken = Callable[..., ClipMotions]
 
 @pytest.fixture(scope="session")
 def shaken() -> Shaken:
-    """Motions of a clip whose picture is shifted and rolled as a whole along sums of sinusoids, read at a gamma.
+    """Motions of a clip whose picture is shifted and rolled as a whole along sums of sinusoids, at a given gamma.
 
-    The displacement of each cell is found by iteration, from the times at which its place is exposed in both frames.
+    The shift of each cell is found by fixed-point iteration, since the time of its second exposure depends on it.
     """
 
     def make(
@@ -37,16 +37,16 @@ def shaken() -> Shaken:
         y, x = np.meshgrid(
             (np.arange(rows) + 0.5) * HEIGHT / rows, (np.arange(columns) + 0.5) * WIDTH / columns, indexing="ij"
         )
-        place = np.stack([x.ravel(), y.ravel()], -1)[None].repeat(pairs, 0)
+        position = np.stack([x.ravel(), y.ravel()], -1)[None].repeat(pairs, 0)
         start = np.arange(pairs)[:, None]
-        shift = np.zeros_like(place)
+        shift = np.zeros_like(position)
         for _ in range(20):
-            middle = (place + 0.5 * shift - np.array([WIDTH / 2, HEIGHT / 2])) / (WIDTH / 2)
-            step = path(start + 1.0 + gamma * (place + shift)[..., 1] / HEIGHT) - path(
-                start + gamma * place[..., 1] / HEIGHT
+            middle = (position + 0.5 * shift - np.array([WIDTH / 2, HEIGHT / 2])) / (WIDTH / 2)
+            step = path(start + 1.0 + gamma * (position + shift)[..., 1] / HEIGHT) - path(
+                start + gamma * position[..., 1] / HEIGHT
             )
             shift = step[..., :2] + step[..., 2:] * np.stack([-middle[..., 1], middle[..., 0]], -1)
         shift = shift + noise * random.normal(size=shift.shape)
-        return ClipMotions(place, shift, np.ones((pairs, rows * columns)), (HEIGHT, WIDTH))
+        return ClipMotions(position, shift, np.ones((pairs, rows * columns)), (HEIGHT, WIDTH))
 
     return make

@@ -22,7 +22,7 @@ def test_a_shifted_picture_moves_as_a_whole() -> None:
     sure = motions.weight > 0.5
     assert sure.mean() > 0.7
     assert np.median(motions.shift[sure], axis=0) == pytest.approx([-2.0, 1.0], abs=0.1)
-    assert np.all((motions.place > 0) & (motions.place < [320, 240]))
+    assert np.all((motions.position > 0) & (motions.position < [320, 240]))
 
 
 def test_small_frames_are_counted_in_pixels_of_the_clip() -> None:
@@ -31,7 +31,7 @@ def test_small_frames_are_counted_in_pixels_of_the_clip() -> None:
     motions = clip_motions(frames, (480, 640))
     sure = motions.weight > 0.5
     assert np.median(motions.shift[sure][:, 0]) == pytest.approx(-4.0, abs=0.2)
-    assert motions.place[..., 0].max() > 500
+    assert motions.position[..., 0].max() > 500
 
 
 def test_a_cut_has_no_weight() -> None:

@@ -25,9 +25,9 @@ def test_the_readout_of_a_shaken_clip_is_found(shaken: Shaken, gamma: float) -> 
 def test_every_scan_is_told_apart(shaken: Shaken) -> None:
     clip = shaken(0.6, seed=2)
     for motions, scan in (
-        (clip.mirrored(), "bottom-up"),
+        (clip.flipped(), "bottom-up"),
         (clip.transposed(), "left-right"),
-        (clip.mirrored().transposed(), "right-left"),
+        (clip.flipped().transposed(), "right-left"),
     ):
         found = estimate_readout(motions, either_axis=True)
         assert (found.determined, found.scan) == (True, scan)
@@ -43,18 +43,18 @@ def test_the_scan_is_taken_to_run_along_the_shorter_side(shaken: Shaken) -> None
     assert estimate_readout(wide).scan in ("top-down", "bottom-up")
 
 
-def test_a_moving_object_does_not_count(shaken: Shaken) -> None:
+def test_a_moving_object_does_not_bias_gamma(shaken: Shaken) -> None:
     clip = shaken(0.7, seed=3)
     shift = clip.shift.reshape(clip.pairs, 12, 16, 2).copy()
-    shift[:, 3:9, 2:8] += np.array([9.0, -4.0])  # three sixteenths of the picture go their own way
+    shift[:, 3:9, 2:8] += np.array([9.0, -4.0])  # an independent motion of three sixteenths of the picture
     found = estimate_readout(replace(clip, shift=shift.reshape(clip.shift.shape)))
     assert found.determined, found.reason
     assert found.gamma == pytest.approx(0.7, abs=0.02)
 
 
-def test_a_ground_that_moves_faster_below_does_not_count(shaken: Shaken) -> None:
+def test_a_ground_that_moves_faster_below_does_not_bias_gamma(shaken: Shaken) -> None:
     clip = shaken(0.5, seed=4)
-    depth = 1.0 + 0.3 * (clip.place[..., 1:] / clip.size[0] - 0.5)
+    depth = 1.0 + 0.3 * (clip.position[..., 1:] / clip.size[0] - 0.5)
     found = estimate_readout(replace(clip, shift=clip.shift * depth))
     assert found.determined, found.reason
     assert found.gamma == pytest.approx(0.5, abs=0.03)

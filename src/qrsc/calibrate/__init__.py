@@ -1,1 +1,1 @@
-"""The readout of a camera from its clips: what moved, one motion for all of it, and the gamma that fits best."""
+"""Self-calibration of the readout: one camera motion fitted to the flow of a whole clip, with gamma as an unknown."""

@@ -1,9 +1,9 @@
-"""What moved between the frames of a clip, cell by cell: all that the estimate of the readout looks at.
+"""The motions of a clip, cell by cell: the observations from which the readout is estimated.
 
 Convention
-    A frame is divided into a grid of cells. Each gives one motion from its frame to the next, at the place where its
-    texture lies. Places are in pixels of the frame, centres at whole coordinates; shifts
-    are (dx, dy) in pixels per frame; pair `k` is that of the frames `k` and `k + 1`.
+    A frame is divided into a grid of cells. Each gives one motion from its frame to the next, at the centroid of its
+    texture. Positions are in pixels of the frame, pixel centres at whole coordinates; shifts are (dx, dy) in pixels
+    per frame; pair `k` consists of the frames `k` and `k + 1`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from qrsc.calibrate.cells import GRID, Array, CellMotions, Flow, Grey, Picture, cell_motions, picture_of
+from qrsc.calibrate.cells import GRID, Array, CellMotions, Flow, GradientFrame, Grey, cell_motions, gradient_frame
 from qrsc.flow.dis import Preset, landing, search
 
-# So coarse a search is where cells begin; a finer one takes five times as long and leads them no nearer to the truth.
+# Of the flow that initialises the cells; a finer one takes five times as long and does not make them more accurate.
 PRESET: Preset = "fast"
-# A shift beyond this part of the width starts the search of the next pair.
+# A median flow longer than this fraction of the width initialises the flow of the next pair as well.
 LONG = 0.04
-THREADS = 2  # pairs that are worked on at a time
+THREADS = 2  # pairs that are processed concurrently
 
 
 @dataclass(frozen=True)
@@ -30,14 +29,14 @@ class ClipMotions:
     """The motions of the cells of a clip.
 
     Attributes:
-        place: `[P, C, 2]`, (x, y) in pixels, of each of C cells (row by row) in the first frame of each of P pairs.
+        position: `[P, C, 2]`, (x, y) in pixels of each of C cells (row by row) in the first frame of each of P pairs.
         shift: `[P, C, 2]`, (dx, dy) in pixels to the second frame.
-        weight: `[P, C]`, 0 to 1: how much texture the cell has that stays inside the frame; 0 at a cut.
+        weight: `[P, C]`, 0 to 1: textured fraction of the cell that stays inside the frame; 0 at a cut.
         size: `(height, width)` of the frames.
         grid: rows and columns of cells.
     """
 
-    place: Array
+    position: Array
     shift: Array
     weight: Array
     size: tuple[int, int]
@@ -45,106 +44,107 @@ class ClipMotions:
 
     @property
     def pairs(self) -> int:
-        """How many pairs of frames there are."""
+        """Number of pairs of frames."""
         return len(self.shift)
 
     def dominant(self) -> Array:
-        """The median motion of each pair that has texture enough: `[N, 2]`, N at most P."""
+        """The median motion of each pair that has enough texture: `[N, 2]`, N at most P."""
         textured = self.weight > 0.05
         kept = textured.mean(1) > 0.1
         seen = np.where(textured[..., None], self.shift, np.nan)[kept]
         medians: Array = np.nanmedian(seen, axis=1) if kept.any() else np.zeros((0, 2))
         return medians
 
-    def liveliest(self, pairs: int) -> ClipMotions:
-        """So many consecutive pairs, those over which the motion changes most."""
+    def most_active(self, pairs: int) -> ClipMotions:
+        """The run of so many consecutive pairs over which the motion changes most."""
         if self.pairs <= pairs:
             return self
         middle = np.median(self.shift, axis=1)
         changes = np.concatenate([[0.0], np.cumsum(np.minimum(np.hypot(*np.diff(middle, axis=0).T), 20.0))])
         start = int((changes[pairs - 1 :] - changes[: len(changes) - pairs + 1]).argmax())
         part = slice(start, start + pairs)
-        return ClipMotions(self.place[part], self.shift[part], self.weight[part], self.size, self.grid)
+        return ClipMotions(self.position[part], self.shift[part], self.weight[part], self.size, self.grid)
 
     def transposed(self) -> ClipMotions:
-        """The motions of the clip with the rows and the columns of its pictures exchanged."""
+        """The motions of the clip with rows and columns of its frames exchanged."""
         rows, columns = self.grid
 
-        def exchanged(values: Array) -> Array:
+        def exchange(values: Array) -> Array:
             cells = values.reshape(self.pairs, rows, columns, -1).transpose(0, 2, 1, 3)
             return cells.reshape(self.pairs, rows * columns, -1)
 
         return ClipMotions(
-            exchanged(self.place)[..., ::-1],
-            exchanged(self.shift)[..., ::-1],
-            exchanged(self.weight)[..., 0],
+            exchange(self.position)[..., ::-1],
+            exchange(self.shift)[..., ::-1],
+            exchange(self.weight)[..., 0],
             (self.size[1], self.size[0]),
             (columns, rows),
         )
 
-    def mirrored(self) -> ClipMotions:
-        """The motions of the clip turned upside down."""
+    def flipped(self) -> ClipMotions:
+        """The motions of the clip flipped vertically."""
         rows, columns = self.grid
 
-        def turned(values: Array) -> Array:
+        def flip(values: Array) -> Array:
             cells = values.reshape(self.pairs, rows, columns, -1)[:, ::-1]
             return cells.reshape(self.pairs, rows * columns, -1)
 
-        place = turned(self.place) * [1.0, -1.0] + [0.0, self.size[0] - 1.0]
-        return ClipMotions(
-            place, turned(self.shift) * [1.0, -1.0], turned(self.weight)[..., 0], self.size, self.grid,
-        )  # fmt: skip
+        position = flip(self.position) * [1.0, -1.0] + [0.0, self.size[0] - 1.0]
+        shift = flip(self.shift) * [1.0, -1.0]
+        return ClipMotions(position, shift, flip(self.weight)[..., 0], self.size, self.grid)
 
 
 class MotionReader:
-    """Takes the frames of a clip one by one and gathers what moved; pairs are worked on by a few threads at a time."""
+    """Collects the motions of a clip from its frames, one by one; a few threads process pairs concurrently."""
 
     def __init__(self, size: tuple[int, int]) -> None:
-        """`(height, width)` of the clip, which places and shifts are counted in; frames may come smaller."""
+        """`(height, width)` of the clip, in whose pixels positions and shifts are given; frames may be smaller."""
         self._size = size
         self._threads = ThreadPoolExecutor(THREADS)
         self._pairs: list[Future[CellMotions]] = []
-        self._previous: Picture | None = None
+        self._previous: GradientFrame | None = None
         self._shift: Future[Flow] | None = None
 
     @property
     def pairs(self) -> int:
-        """How many pairs of frames have come."""
+        """Number of pairs of frames taken so far."""
         return len(self._pairs)
 
     def take(self, frame: Grey) -> None:
-        """Take the next frame, a grey picture `[h, w]`."""
-        picture = picture_of(np.ascontiguousarray(frame))
+        """Take the next frame, grey, `[h, w]`."""
+        current = gradient_frame(np.ascontiguousarray(frame))
         if self._previous is not None:
             if frame.shape != self._previous.grey.shape:
                 raise ValueError(
                     f"all frames of a clip must have one size, got {frame.shape} after {self._previous.grey.shape}."
                 )
             before, self._shift = self._shift, Future()
-            work = self._threads.submit(_pair_motions, self._previous, picture, before, self._shift)
+            work = self._threads.submit(_pair_motions, self._previous, current, before, self._shift)
             self._pairs.append(work)
-            # Reading must not run ahead of the search, or a long clip would lie in memory as a whole.
+            # Reading must not run ahead of the flow, or a long clip would be held in memory as a whole.
             if len(self._pairs) > 2 * THREADS:
                 self._pairs[-2 * THREADS].result()
-        self._previous = picture
+        self._previous = current
 
     def motions(self) -> ClipMotions:
-        """What has moved so far."""
+        """The motions of all pairs so far."""
         if self._previous is None or not self._pairs:
-            raise ValueError("a clip needs at least two frames for anything to move between them.")
+            raise ValueError("motion needs at least two frames.")
         height, width = self._previous.grey.shape
         pairs = [work.result() for work in self._pairs]
         scale = np.array([self._size[1] / width, self._size[0] / height])
-        # Of a scaled picture the frame's corners stay, and with them the centres of the pixels move.
-        place = (np.stack([pair.place for pair in pairs]) + 0.5) * scale - 0.5
+        # Scaling keeps the corners of the frame in place, not the centres of its pixels.
+        position = (np.stack([pair.position for pair in pairs]) + 0.5) * scale - 0.5
         shift = np.stack([pair.shift for pair in pairs]) * scale
-        return ClipMotions(place, shift, np.stack([pair.weight for pair in pairs]), self._size)
+        return ClipMotions(position, shift, np.stack([pair.weight for pair in pairs]), self._size)
 
 
-def _pair_motions(first: Picture, second: Picture, before: Future[Flow] | None, shift: Future[Flow]) -> CellMotions:
+def _pair_motions(
+    first: GradientFrame, second: GradientFrame, before: Future[Flow] | None, shift: Future[Flow]
+) -> CellMotions:
     """Motions of a pair; its median flow becomes the result of `shift`, for which the next pair may be waiting."""
     try:
-        flow, median = pair_flow(first.grey, second.grey, before)
+        flow, median = _pair_flow(first.grey, second.grey, before)
     except BaseException as error:
         shift.set_exception(error)
         raise
@@ -156,7 +156,7 @@ def clip_motions(frames: Iterable[Grey], size: tuple[int, int]) -> ClipMotions:
     """The motions of a clip from its frames.
 
     Args:
-        frames: grey pictures `[h, w]`, all of one size, perhaps smaller than the clip's; at least two.
+        frames: grey, `[h, w]`, all of one size, perhaps smaller than the clip's; at least two.
         size: `(height, width)` of the clip.
     """
     reader = MotionReader(size)
@@ -165,30 +165,25 @@ def clip_motions(frames: Iterable[Grey], size: tuple[int, int]) -> ClipMotions:
     return reader.motions()
 
 
-def pair_flow(first: Grey, second: Grey, before: Future[Flow] | None = None) -> tuple[Flow, Flow]:
-    """Flow `[h, w, 2]` between two pictures, and its median `[2]`, from which the next search may start.
+def _pair_flow(first: Grey, second: Grey, before: Future[Flow] | None = None) -> tuple[Flow, Flow]:
+    """Flow `[h, w, 2]` between two frames, and its median `[2]`, which may initialise the next flow.
 
     Args:
         first, second: `[h, w]`.
-        before: median flow of the pair before, perhaps still to come. Where it is long, a search from it is tried as
-            well, and the one that explains the second picture better is kept.
+        before: median flow of the previous pair, perhaps still being computed. Where it is long, a flow initialised
+            with it is computed as well, and the one with the smaller residual is kept.
     """
     flow = search(PRESET, first, second)
     if before is not None and np.hypot(*before.result()) > LONG * first.shape[1]:
         started = search(PRESET, first, second, np.broadcast_to(before.result(), flow.shape))
-        if unexplained(first, second, started) < unexplained(first, second, flow):
+        if _residual(first, second, started) < _residual(first, second, flow):
             flow = started
     return flow, np.median(flow[::8, ::8].reshape(-1, 2), axis=0).astype(np.float32)
 
 
-def followed(picture: Grey, flow: Flow) -> npt.NDArray[np.float32]:
-    """A picture brought back along a flow that leads to it: `[h, w]`."""
+def _residual(first: Grey, second: Grey, flow: Flow) -> float:
+    """Mean absolute difference, in grey levels, of the first frame and the second warped to it by a flow."""
     import cv2
 
-    brought = cv2.remap(picture.astype(np.float32), *landing(flow), cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    return np.asarray(brought, dtype=np.float32)
-
-
-def unexplained(first: Grey, second: Grey, flow: Flow) -> float:
-    """Mean absolute difference of two pictures, in grey levels, after following a flow."""
-    return float(np.mean(np.abs(followed(second, flow) - first)))
+    warped = cv2.remap(second.astype(np.float32), *landing(flow), cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return float(np.mean(np.abs(np.asarray(warped, dtype=np.float32) - first)))

@@ -1,4 +1,4 @@
-"""The curve of what is left unexplained over gamma: a few lines of text, or a picture."""
+"""The residual over gamma as a curve: two lines of text, or a picture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INK, _GRID, _MARK, _SHADE = (26, 30, 36), (216, 222, 230), (0, 114, 178), (204,
 
 
 def curve_text(found: Calibration) -> str:
-    """Two lines: bars of what is left unexplained, lowest where gamma fits, and the ends of the scale below."""
+    """Two lines: bars of the residual cost, lowest where gamma fits best, and the ends of the gamma axis."""
     if not len(found.curve_costs):
         return ""
     costs = found.curve_costs - found.curve_costs.min()
@@ -28,7 +28,7 @@ def curve_text(found: Calibration) -> str:
 
 
 def write_curve(path: Path, found: Calibration, title: str) -> None:
-    """The curve as a PNG, with the estimate and its interval marked."""
+    """Write the curve as a PNG, with the estimate and its interval marked."""
     import cv2
 
     if not len(found.curve_costs):
@@ -55,7 +55,7 @@ def write_curve(path: Path, found: Calibration, title: str) -> None:
     if found.determined:
         cv2.line(pixels, (across(sign * found.gamma), top), (across(sign * found.gamma), bottom), _MARK, 2)
     cv2.putText(pixels, title, (left, 30), cv2.FONT_HERSHEY_SIMPLEX, 0.55, _INK, 1, cv2.LINE_AA)
-    caption = "gamma (negative: bottom-up, right-left)      what is left unexplained, lower is better"
+    caption = "gamma (negative: bottom-up, right-left)      residual, lower is better"
     cv2.putText(pixels, caption, (left, height - 10), cv2.FONT_HERSHEY_SIMPLEX, 0.4, _INK, 1, cv2.LINE_AA)
     with atomic_file(path) as work:
         write_frame(work, torch.from_numpy(pixels).permute(2, 0, 1).float() / 255.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _MAKER, _MODEL = 0x010F, 0x0110
-_TEXT = 2  # type of a field: characters, closed by a zero
+_TEXT = 2  # field type ASCII: characters, terminated by a zero
 _LONGEST_TEXT = 256
 _MOST_FIELDS = 512
 _SEGMENTS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
@@ -16,18 +16,18 @@ _EXIF = b"Exif\0\0"
 
 
 def image_camera(path: Path) -> tuple[str, str]:
-    """Maker and model that an image file names; empty strings where it names none or its metadata is damaged."""
+    """Maker and model in the metadata of an image file; empty strings where they are missing or damaged."""
     with path.open("rb") as file:
         try:
             tags = _metadata(file)
-            said = {} if tags is None else _texts(tags)
-        except struct.error:  # the file ends within its metadata
-            said = {}
-    return said.get(_MAKER, ""), said.get(_MODEL, "")
+            texts = {} if tags is None else _texts(tags)
+        except struct.error:  # the metadata is truncated
+            texts = {}
+    return texts.get(_MAKER, ""), texts.get(_MODEL, "")
 
 
 def _metadata(file: BinaryIO) -> bytes | None:
-    """The part of a file that is laid out like a TIFF file and holds the fields."""
+    """The EXIF block of a file, which is laid out as a TIFF file; None if there is none."""
     start = file.read(8)
     if start[:2] == b"\xff\xd8":
         file.seek(2)
@@ -42,10 +42,10 @@ def _metadata(file: BinaryIO) -> bytes | None:
 
 def _in_jpeg(file: BinaryIO) -> bytes | None:
     while True:
-        mark, kind = struct.unpack(">BB", file.read(2))
-        while kind == 0xFF:  # marks may be preceded by any number of these
+        marker, kind = struct.unpack(">BB", file.read(2))
+        while kind == 0xFF:  # fill bytes may precede a marker
             (kind,) = struct.unpack(">B", file.read(1))
-        if mark != 0xFF or kind == _START_OF_SCAN:
+        if marker != 0xFF or kind == _START_OF_SCAN:
             return None
         if kind in _SEGMENTS_WITHOUT_LENGTH:
             continue
@@ -60,12 +60,12 @@ def _in_png(file: BinaryIO) -> bytes | None:
         length, kind = struct.unpack(">I4s", header)
         if kind == b"eXIf":
             return file.read(length)
-        file.seek(length + 4, 1)  # the content and its check sum
+        file.seek(length + 4, 1)  # the content and its checksum
     return None
 
 
 def _texts(tags: bytes) -> dict[int, str]:
-    """The fields of the first directory that hold text."""
+    """Maker and model among the fields of the first directory, by tag."""
     order = {b"II": "<", b"MM": ">"}.get(tags[:2])
     if order is None:
         return {}
@@ -76,7 +76,7 @@ def _texts(tags: bytes) -> dict[int, str]:
         field = place + 2 + 12 * index
         tag, kind, length = struct.unpack_from(f"{order}HHI", tags, field)
         if kind == _TEXT and tag in (_MAKER, _MODEL):
-            # Up to four characters stand in the field itself, longer texts where it points to.
+            # Up to four bytes are stored in the field itself, longer texts at the offset that it holds.
             start = field + 8 if length <= 4 else struct.unpack_from(f"{order}I", tags, field + 8)[0]
             text = tags[start : start + min(length, _LONGEST_TEXT)].split(b"\0")[0]
             found[tag] = text.decode("utf-8", errors="replace").strip()

@@ -1,4 +1,4 @@
-"""One frame corrected at several gammas side by side, for people who trust their eyes."""
+"""One frame corrected at several gammas, side by side, to judge gamma by eye."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from qrsc.media.annotate import above, beside, labelled
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout, Scan
 
-WIDTH = 640  # of one picture on the sheet
+WIDTH = 640  # at most, of one picture on the sheet
 COLUMNS = 3
-LOOKED_AT = 120  # frames among which the one with the largest change of motion is taken
+SEARCHED_FRAMES = 120  # among which the one with the most motion is chosen
 
 
 def sweep_gammas(around: float, count: int = 6) -> list[float]:
-    """Gammas to compare: 0, which is the frame as it is, then evenly spaced ones around the estimate."""
+    """Gammas to compare: 0, which leaves the frame as it is, then evenly spaced ones around the estimate."""
     low, high = max(0.1, around - 0.3), min(1.0, around + 0.3)
     return [0.0] + [low + (high - low) * step / (count - 2) for step in range(count - 1)]
 
 
 def sweep_sheet(clip: ClipSource, gammas: Sequence[float], scan: Scan) -> Tensor:
-    """A sheet `[3, h, w]` of the frame of the clip whose motion changes most, corrected at each gamma."""
-    window = _liveliest(clip)  # [3, 3, h, w]
+    """A sheet `[3, h, w]` of the frame with the most motion, corrected at each gamma."""
+    window = _most_active(clip)  # [3, 3, h, w]
     flow = load_flow("dis")
     pictures = []
     for gamma in gammas:
@@ -43,18 +43,18 @@ def sweep_sheet(clip: ClipSource, gammas: Sequence[float], scan: Scan) -> Tensor
     return above(rows)
 
 
-def _liveliest(clip: ClipSource) -> Tensor:
-    """Three consecutive frames, those between which the motion is largest: `[3, 3, h, w]`."""
+def _most_active(clip: ClipSource) -> Tensor:
+    """The three consecutive frames that differ most, scaled to the sheet: `[3, 3, h, w]`."""
     scale = min(1.0, WIDTH / clip.size[1])
     size = [max(1, round(side * scale)) for side in clip.size]
     recent: deque[Tensor] = deque(maxlen=3)
     best, most = None, -math.inf
-    for frame in islice(clip.frames(), LOOKED_AT):
+    for frame in islice(clip.frames(), SEARCHED_FRAMES):
         recent.append(F.interpolate(frame[None], size=size, mode="area")[0])
         if len(recent) == 3:
-            moved = float((recent[2] - recent[0]).abs().mean())
-            if moved > most:
-                best, most = torch.stack(list(recent)), moved
+            difference = float((recent[2] - recent[0]).abs().mean())
+            if difference > most:
+                best, most = torch.stack(list(recent)), difference
     if best is None:
         raise ValueError("a sweep needs at least three frames.")
     return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import SoughtScanOption
 
-UNDETERMINED = 3
+UNDETERMINED = 3  # exit code
 
 
 @readable_errors
@@ -20,35 +21,36 @@ def calibrate(
         SoughtScanOption | None,
         typer.Option(
             show_default=False,
-            help="Direction of the stored frames. Found along their shorter side if not given; any: along both sides.",
+            help="Direction of the stored frames; if not given, found along their shorter side. any: try both sides.",
         ),
     ] = None,
     camera: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Look around this camera's readout.")
+        str | None, typer.Option(metavar="NAME", show_default=False, help="Search around this camera's readout.")
     ] = None,
     fps: Annotated[float | None, typer.Option(show_default=False, help="Frame rate of the recording.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="The residual curve as a picture.")] = None,
     sweep: Annotated[
         Path | None, typer.Option(metavar="PNG", help="A sheet of one frame corrected at several gammas.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pictures that are there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pictures that exist.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
-    """Find the readout time of a camera in its clip. Ends with code 3 if the clip does not determine it."""
-    from qrsc.cli.calibrate_work import calibrate_source
+    """Estimate the readout time of a camera from its clip. Exits with code 3 if the clip does not determine it."""
+    from qrsc.calibrate.calibrate_video import calibrate_video
+    from qrsc.cli.progress import reporting
 
-    text, determined = calibrate_source(
-        source,
-        scan=scan,
-        camera=camera,
-        fps=fps,
-        plot=plot,
-        sweep=sweep,
-        overwrite=overwrite,
-        as_json=as_json,
-        quiet=quiet,
-    )
-    typer.echo(text)
-    if not determined:
+    with reporting("none" if quiet or as_json else "auto") as progress:
+        report = calibrate_video(
+            source,
+            scan=scan,
+            camera=camera,
+            fps=fps,
+            plot=plot,
+            sweep=sweep,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    typer.echo(json.dumps(report.figures(), indent=2) if as_json else report.text())
+    if not report.calibration.determined:
         raise typer.Exit(UNDETERMINED)

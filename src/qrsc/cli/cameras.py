@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -17,6 +18,13 @@ def cameras(
     as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:
     """List cameras with known readout times: starting points, from public lens profiles."""
-    from qrsc.cli.cameras_work import camera_table
+    from qrsc.calibrate.camera_table import find_modes, modes_text
+    from qrsc.cli.demo_work import parse_size
 
-    typer.echo(camera_table(query, size=size, fps=fps, as_json=as_json))
+    modes = find_modes(query, size=None if size is None else parse_size(size), fps=fps)
+    if as_json:
+        typer.echo(json.dumps([mode.figures() for mode in modes], indent=2))
+        return
+    if not modes:
+        raise ValueError(f"no camera in the table matches {query!r} with these options; `qrsc cameras` lists all.")
+    typer.echo(modes_text(modes))

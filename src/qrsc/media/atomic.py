@@ -1,8 +1,8 @@
-"""Output that is there whole or not at all.
+"""Atomic output: complete, or not there at all.
 
-Work goes into a hidden sibling of the target and is moved into place when it is complete. If the work ends in any
-other way (an exception, Ctrl-C), the sibling is removed, with the parent folders that were made for it, and the
-target is as it was. A process that is killed cannot clear up: the next one with the same target removes what it left.
+Output is written to a hidden sibling of the target and renamed when it is complete. If the work ends in any other way
+(an exception, Ctrl-C), the sibling is removed, with the parent folders that were created for it, and the target is as
+it was. A process that is killed cannot clean up: the next one with the same target removes what it left behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 from uuid import uuid4
 
-# Seconds after which a file that nobody writes to any more counts as left behind.
+# Seconds without a write after which the file of a process that no longer runs counts as left behind.
 ABANDONED = 60.0
 # Bytes of a name that leave room for what is added to it: names of more than 255 are refused.
 LONGEST_NAME = 200
@@ -33,19 +33,19 @@ def unfinished_outputs() -> int:
 
 @contextmanager
 def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill; it becomes `target` when the block ends well.
+    """A folder to fill; it becomes `target` when the block ends without an exception.
 
     Args:
-        target: the folder to make. It may exist when it is empty.
-        overwrite: also accept a folder that holds files: those of the same names are replaced, all others stay.
+        target: the folder to create. It may exist if it is empty.
+        overwrite: also accept a folder that holds files: files of the same names are replaced, all others stay.
 
     Raises:
-        FileExistsError: the target holds files and `overwrite` was not given, or it is no folder.
+        FileExistsError: the target holds files and `overwrite` was not given, or it is not a folder.
     """
     target = target.resolve()
     _require_free_folder(target, overwrite)
     with _parents_of(target):
-        _sweep(target)
+        _remove_abandoned(target)
         work = _sibling(target, "")
         _unfinished.add(work)
         try:
@@ -59,10 +59,10 @@ def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def atomic_file(target: Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """A path to write to, with the suffix of `target`; it becomes `target` when the block ends well.
+    """A path to write to, with the suffix of `target`; renamed to it when the block ends without an exception.
 
     Args:
-        target: the file to make.
+        target: the file to create.
         overwrite: replace a file of that name. Without it, a file that has appeared there during the work stays, and
             the result is kept under a name of its own.
 
@@ -75,7 +75,7 @@ def atomic_file(target: Path, *, overwrite: bool = True) -> Iterator[Path]:
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists, and replacing it was not allowed.")
     with _parents_of(target):
-        _sweep(target)
+        _remove_abandoned(target)
         work = _sibling(target, target.suffix)
         _unfinished.add(work)
         try:
@@ -114,20 +114,20 @@ def _short(name: str) -> str:
     return f"{beginning}~{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
 
 
-def _sweep(target: Path) -> None:
-    """Removes what processes that no longer run left behind for this target.
+def _remove_abandoned(target: Path) -> None:
+    """Remove what processes that no longer run left behind for this target.
 
-    A folder may be shared by machines, whose processes cannot be seen from here: what was written to a short while ago
-    is not touched.
+    A folder may be shared with other machines, whose processes cannot be seen from here: what was written to recently
+    is kept.
     """
-    if os.name != "posix":  # elsewhere a process cannot be asked for without disturbing it
+    if os.name != "posix":  # elsewhere the check for a process would disturb it
         return
     pattern = re.compile(re.escape(f".{_short(target.name)}.") + r"(\d+)-[0-9a-f]{8}\.partial.*")
     for path in target.parent.iterdir():
         left = pattern.fullmatch(path.name)
         if left is None or _runs(int(left[1])):
             continue
-        with suppress(OSError):  # somebody else may be sweeping
+        with suppress(OSError):  # another process may be removing the same
             if time.time() - path.stat().st_mtime > ABANDONED:
                 if path.is_dir():
                     shutil.rmtree(path)
@@ -140,13 +140,13 @@ def _runs(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it runs, and belongs to somebody else
+    except OSError:  # it runs, and belongs to another user
         return True
     return True
 
 
 def _flush(path: Path) -> None:
-    """Has a file's content on the disk before its name says that it is whole: a power cut may come at any time."""
+    """Force the content of a file to disk before it is renamed, so that a power cut cannot leave half of it."""
     if not path.exists():
         return
     with path.open("rb+") as file:
@@ -167,14 +167,14 @@ def _move_into_place(work: Path, target: Path, overwrite: bool) -> None:
 
 
 def _renamed(work: Path, target: Path) -> bool:
-    """Give a file its name unless another one has it; whether it got it."""
+    """Rename a file unless the target exists; whether it was renamed."""
     if not work.exists():
         raise FileNotFoundError(f"nothing was written for {target}.")
     try:
-        os.link(work, target)  # unlike a rename, never replaces anything
+        os.link(work, target)  # unlike a rename, it never replaces a file
     except FileExistsError:
         return False
-    except OSError:  # a file system without links
+    except OSError:  # the file system has no hard links
         if target.exists():
             return False
         os.rename(work, target)
@@ -182,7 +182,7 @@ def _renamed(work: Path, target: Path) -> bool:
 
 
 def _keep_beside(work: Path, target: Path) -> NoReturn:
-    """Keep a result whose name was taken while it was made, under the next free one, and say so."""
+    """Keep a result whose name was taken in the meantime under the next free name, and raise."""
     number = 1
     while (free := target.with_name(f"{target.stem}-{number}{target.suffix}")).exists():
         number += 1
@@ -192,7 +192,7 @@ def _keep_beside(work: Path, target: Path) -> NoReturn:
 
 @contextmanager
 def _parents_of(target: Path) -> Iterator[None]:
-    """Makes the missing parent folders, and takes those away again if the block fails."""
+    """Create the missing parent folders, and remove them again if the block fails."""
     missing = [parent for parent in target.parents if not parent.exists()]
     try:
         for parent in reversed(missing):

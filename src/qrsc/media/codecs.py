@@ -1,4 +1,4 @@
-"""Which encoder writes a video, with which pixel format and quality."""
+"""The encoder of an output video, with its pixel format and quality."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qrsc.media.errors import MediaError
 from qrsc.media.planes import Layout, layout_of
 from qrsc.media.probe import ClipInfo, pyav
 
-# Names that people use, and the encoder that is meant.
+# Common names of codecs, and the encoder for each.
 ENCODERS = {
     "h264": "libx264",
     "hevc": "libx265",
@@ -20,7 +20,7 @@ ENCODERS = {
     "prores": "prores_ks",
     "ffv1": "ffv1",
 }
-# The encoder for a clip that came in one of these codecs; any other becomes H.264, or HEVC beyond 8 bits.
+# The encoder by the codec of the source; any other becomes H.264, or HEVC beyond 8 bits.
 _SAME = {
     "h264": "libx264",
     "hevc": "libx265",
@@ -39,11 +39,10 @@ _FORMATS = {
     ".ts": "mpegts",
     ".mts": "mpegts",
 }
-VIDEO_SUFFIXES = tuple(_FORMATS)
-# Encoders that take no picture whose size the chroma planes do not divide.
+# Encoders that refuse a size which is not a multiple of the chroma subsampling.
 _WHOLE_CHROMA = ("libx264", "libx265", "libsvtav1")
 
-# Constant rate factors that look like the original: 16 in H.264's scale, and its like in the others.
+# Visually lossless constant rate factors: 16 for H.264, and equivalents for the others.
 _QUALITY = {"libx264": 16, "libx264rgb": 16, "libx265": 18, "libvpx-vp9": 20, "libsvtav1": 20}
 _QUICK = {"libx264": "veryfast", "libx265": "ultrafast", "libvpx-vp9": "8", "libsvtav1": "12"}
 
@@ -56,9 +55,9 @@ class Encoding:
         container: FFmpeg's name of the file format.
         encoder: FFmpeg's name of the encoder.
         layout: how its frames are stored, as a planar format.
-        pixel_format: the format that the encoder takes: that of the layout, or one that interleaves the same values.
+        pixel_format: the format that the encoder takes: that of the layout, or an interleaved one of the same values.
         options: of the encoder.
-        tag: four letters that some players want for the codec; empty for the usual ones.
+        tag: codec tag (FourCC) that some players need; empty for the default.
     """
 
     container: str
@@ -69,7 +68,7 @@ class Encoding:
     tag: str = ""
 
     def stored_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The size `(H, W)` that a picture is extended to, if the encoder cannot hold its own."""
+        """The size `(H, W)` that a frame is padded to, if the encoder cannot store its own size."""
         if self.encoder not in _WHOLE_CHROMA:
             return size
         down, across = self.layout.down, self.layout.across
@@ -77,7 +76,7 @@ class Encoding:
 
 
 def is_video_name(path: Path) -> bool:
-    """Whether a name ends like that of a video that can be written."""
+    """Whether a name has the suffix of a video format that can be written."""
     return path.suffix.lower() in _FORMATS
 
 
@@ -92,20 +91,20 @@ def choose_encoding(
     quick: bool = False,
     alpha: bool = False,
 ) -> Encoding:
-    """The encoding for an output, like that of the source as far as nothing else is asked for.
+    """The encoding of an output: that of the source, except for what is given.
 
     Args:
-        path: where to; the suffix says which file format.
-        info: of the source; None for frames of 8 bits that never were a video.
+        path: of the output; the suffix selects the file format.
+        info: of the source; None for 8-bit frames that do not come from a video.
         codec: `h264`, `hevc`, `vp9`, `av1`, `prores`, `ffv1`, or the name of any encoder that FFmpeg has.
-        crf: constant rate factor, in the encoder's own scale; 0 is without loss where the encoder can.
+        crf: constant rate factor, in the encoder's own scale; 0 is lossless where the encoder supports it.
         pixel_format: FFmpeg's name.
-        preset: the encoder's word for how thorough it is.
-        quick: without a preset, take a quick one.
+        preset: the encoder's own name of a speed preset.
+        quick: use a fast preset if none is given.
         alpha: the output has transparent pixels.
 
     Raises:
-        MediaError: the encoder, the pixel format or the file format is not known or they do not go together.
+        MediaError: the encoder, the pixel format or the file format is unknown, or they cannot be combined.
     """
     if not is_video_name(path):
         raise MediaError(
@@ -120,9 +119,9 @@ def choose_encoding(
     layout = layout_of(stored)
     options = _quality(encoder, layout, crf, preset or (_QUICK.get(encoder) if quick else None))
     if info is not None:
-        _add_light(options, encoder, info)
+        _add_hdr_metadata(options, encoder, info)
     if container == "avi" and encoder == "libx264":
-        options["bf"] = "0"  # AVI has no timestamps, so frames must lie in the order in which they are shown
+        options["bf"] = "0"  # AVI has no timestamps, so frames must be stored in display order
     tag = "hvc1" if encoder == "libx265" and container in ("mp4", "mov") else ""
     return Encoding(container, encoder, layout, stored, options, tag)
 
@@ -135,22 +134,22 @@ def _encoder(container: str, info: ClipInfo | None, source: Layout, codec: str |
         name = "libvpx-vp9"
     else:
         name = _SAME.get(info.codec if info is not None else "", "libx264" if source.bits == 8 else "libx265")
-        if not _held(container, name):
+        if not _expected_in(container, name):
             name = "libx264" if source.bits == 8 else "libx265"
     try:
         found = av.Codec(name, "w")
-    except Exception as error:  # PyAV's own kinds have changed between versions
+    except Exception as error:  # PyAV's exception classes have changed between versions
         known = ", ".join(ENCODERS)
         raise MediaError(
-            f"there is no encoder {name!r} here; choose one of {known}, or FFmpeg's name of one."
+            f"there is no encoder {name!r} here; choose one of {known}, or FFmpeg's name of another."
         ) from error
     if found.type != "video":
         raise MediaError(f"{name} encodes {found.type}, not video; choose one of {', '.join(ENCODERS)}.")
     return name
 
 
-def _held(container: str, encoder: str) -> bool:
-    """Whether a file format is meant for a codec; FFmpeg itself is more generous than players."""
+def _expected_in(container: str, encoder: str) -> bool:
+    """Whether players expect a codec in a file format; FFmpeg itself allows more."""
     if container in ("mp4", "mpegts"):
         return encoder in ("libx264", "libx265", "libsvtav1") or (container == "mp4" and encoder == "libvpx-vp9")
     if container == "avi":
@@ -182,14 +181,14 @@ def _pixel_format(encoder: str, source: Layout, pixel_format: str | None, alpha:
 
 
 def _candidates(source: Layout, alpha: bool) -> list[str]:
-    """Pixel formats by how much of the source they keep: chroma and depth first."""
+    """Pixel formats in order of preference: those that keep chroma resolution and bit depth of the source first."""
     if source.kind == "rgb":
         opaque = [source.name.replace("gbrap", "gbrp"), *(["bgr0", "rgb24", "bgr24"] if source.bits == 8 else [])]
-        through = [source.name.replace("gbrp", "gbrap"), *(["bgra", "rgba"] if source.bits == 8 else [])]
-        greyless = replace(source, name=f"yuv444p{'' if source.bits == 8 else f'{source.bits}le'}", kind="yuv")
+        transparent = [source.name.replace("gbrp", "gbrap"), *(["bgra", "rgba"] if source.bits == 8 else [])]
+        as_yuv = replace(source, name=f"yuv444p{'' if source.bits == 8 else f'{source.bits}le'}", kind="yuv")
         if alpha:
-            return [*through, *_candidates(greyless, True)]
-        return [*(through if source.alpha else []), *opaque, *_candidates(replace(greyless, alpha=False), False)]
+            return [*transparent, *_candidates(as_yuv, True)]
+        return [*(transparent if source.alpha else []), *opaque, *_candidates(replace(as_yuv, alpha=False), False)]
     depth = "" if source.bits == 8 else f"{source.bits}le"
     chroma = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}.get((source.across, source.down), "444")
     if source.kind == "grey":
@@ -240,8 +239,8 @@ def _quality(encoder: str, layout: Layout, crf: float | None, preset: str | None
     return options
 
 
-def _add_light(options: dict[str, str], encoder: str, info: ClipInfo) -> None:
-    """What HDR video says about the display that it was made on, and how bright it gets, for encoders that take it."""
+def _add_hdr_metadata(options: dict[str, str], encoder: str, info: ClipInfo) -> None:
+    """Pass on mastering display and content light levels of HDR video, for encoders that take them."""
     parts = []
     names = {"libx265": ("master-display", "max-cll"), "libx264": ("mastering-display", "cll")}.get(encoder)
     if names is None:
@@ -257,9 +256,9 @@ def _add_light(options: dict[str, str], encoder: str, info: ClipInfo) -> None:
 
 
 def _mastering(data: bytes) -> str:
-    """FFmpeg's structure in x265's words.
+    """FFmpeg's mastering display structure in the syntax of x265.
 
-    It holds rationals: x and y of red, green, blue and white, then the darkest and the brightest light.
+    It holds rationals: x and y of red, green, blue and white, then minimum and maximum luminance.
     """
     numbers = struct.unpack("=20i", data[:80])
     values = [top / bottom if bottom else 0.0 for top, bottom in zip(numbers[::2], numbers[1::2], strict=True)]

@@ -4,8 +4,8 @@ Convention
     A frame is RGB, float32 in [0, 1], `[3, H, W]`, whatever its file holds. The stored value v of an 8-bit file is
     v / 255, of a 16-bit file v / 65535; writing rounds to the nearest stored value, so that an untouched frame comes
     back bit for bit in every lossless format. A grey file gives three equal channels and is written as grey again.
-    The pixels are taken as they are stored: an orientation tag is not applied (the readout runs along the stored
-    rows), nor written back.
+    Pixels are read as stored: an orientation tag is neither applied (the readout runs along the stored rows) nor
+    written back.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SIXTEEN_BIT_SUFFIXES = (".png", ".tif", ".tiff")
 
 @dataclass(frozen=True)
 class StoredFrame:
-    """A frame with what is needed to write another one in its place.
+    """A frame with what is needed to write another in its place.
 
     Attributes:
         path: the file it was read from.
         frame: `[3, H, W]`, RGB in [0, 1].
         bits: 8 or 16 per channel.
         channels: 1 (grey), 3 (RGB) or 4 (RGB and alpha), as stored.
-        alpha: `[1, H, W]` in [0, 1], or None. It belongs to the file, not to the scene: correction leaves it alone,
-            and a frame written in this one's place gets it unchanged.
+        alpha: `[1, H, W]` in [0, 1], or None. It belongs to the file, not to the scene: it is not corrected, and a
+            frame written in place of this one gets it unchanged.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class StoredFrame:
 
 
 def list_frames(folder: Path) -> list[Path]:
-    """The image files of a folder in natural order (`frame2` before `frame10`); hidden and other files are passed over.
+    """The image files of a folder in natural order (`frame2` before `frame10`); hidden and other files are skipped.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -73,14 +73,14 @@ def list_frames(folder: Path) -> list[Path]:
 
 
 def natural_key(name: str) -> tuple[list[tuple[int, str]], str]:
-    """A sorting key that compares runs of digits as numbers; the name itself settles ties such as `1` and `01`."""
+    """A sorting key that compares runs of digits as numbers; the name itself breaks ties such as `1` and `01`."""
     parts = re.split(r"(\d+)", name.casefold())
     # Splitting on one group alternates text and digits, so numbers only ever meet numbers in a comparison.
     return [(int(part), "") if index % 2 else (0, part) for index, part in enumerate(parts)], name
 
 
 def read_frames(paths: Sequence[Path], *, device: torch.device | str | None = None) -> Iterator[StoredFrame]:
-    """Reads the frames one by one as they are asked for.
+    """Read frames lazily, one by one.
 
     Raises:
         MediaError: a file cannot be read, or its size differs from the first one's.
@@ -100,19 +100,19 @@ def read_frames(paths: Sequence[Path], *, device: torch.device | str | None = No
 
 
 def read_frame(path: Path, *, device: torch.device | str | None = None) -> StoredFrame:
-    """Reads one image file.
+    """Read one image file.
 
     Raises:
-        MediaError: it is damaged or no image, or holds something other than 8- or 16-bit integers.
+        MediaError: it is damaged, not an image, or its pixels are not 8- or 16-bit integers.
     """
     import cv2
 
     data = np.frombuffer(path.read_bytes(), dtype=np.uint8)
     with _opencv_silent():
-        # From memory and not by name: OpenCV cannot open names outside the local code page on Windows.
+        # From memory, not by name: on Windows OpenCV cannot open names outside the local code page.
         pixels = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
     if pixels is None:
-        raise MediaError(f"{path} cannot be read as an image: it is damaged or of another kind than its name says.")
+        raise MediaError(f"{path} cannot be read as an image: it is damaged, or its format is not that of its suffix.")
     if pixels.dtype not in (np.uint8, np.uint16):
         raise MediaError(f"{path} holds {pixels.dtype} pixels; 8- or 16-bit integers were expected. Convert it first.")
     bits = 8 * pixels.dtype.itemsize
@@ -126,24 +126,24 @@ def read_frame(path: Path, *, device: torch.device | str | None = None) -> Store
 
 
 def write_frame(path: Path, frame: Tensor, like: StoredFrame | None = None) -> None:
-    """Writes a frame as an image file, its format taken from the name.
+    """Write a frame as an image file in the format of its suffix.
 
-    PNG, TIFF, BMP and WebP are written without loss, JPEG at quality 97 with full colour resolution. (WebP drops the
-    colour of pixels that are wholly transparent.)
+    PNG, TIFF, BMP and WebP are lossless; JPEG has quality 97 and full chroma resolution. (WebP drops the colour of
+    fully transparent pixels.)
 
     Args:
-        path: where to; the suffix is one of `SUFFIXES`.
+        path: its suffix is one of `SUFFIXES`.
         frame: `[3, H, W]`, RGB; values outside [0, 1] are clamped.
-        like: the frame whose depth, channels and alpha are taken over. Without it: 8-bit RGB.
+        like: the frame whose bit depth, channels and alpha are taken over; 8-bit RGB if None.
 
     Raises:
-        MediaError: the format cannot hold what is asked of it.
+        MediaError: the format is unknown, or cannot store the bit depth or the channels.
     """
     path.write_bytes(encode_frame(path.name, frame, like))
 
 
 def encode_frame(name: str, frame: Tensor, like: StoredFrame | None = None) -> bytes:
-    """The bytes of an image file of that name; see `write_frame`."""
+    """The content of an image file of that name; see `write_frame`."""
     import cv2
 
     suffix = Path(name).suffix.lower()
@@ -184,8 +184,8 @@ def _encoder_settings(suffix: str) -> list[int]:
     import cv2
 
     if suffix in (".jpg", ".jpeg"):
-        full_colour = [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444]
-        return [cv2.IMWRITE_JPEG_QUALITY, 97, *full_colour]
+        full_chroma = [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444]
+        return [cv2.IMWRITE_JPEG_QUALITY, 97, *full_chroma]
     if suffix == ".webp":
         # Above 100 means lossless.
         return [cv2.IMWRITE_WEBP_QUALITY, 101]
@@ -194,10 +194,10 @@ def _encoder_settings(suffix: str) -> list[int]:
 
 @contextmanager
 def _opencv_silent() -> Iterator[None]:
-    """OpenCV would add lines of its own to ours when a file is damaged."""
+    """Suppress the messages that OpenCV prints when a file is damaged."""
     import cv2
 
-    # OpenCV 4 has the two functions at the top, OpenCV 5 in a module; 0 is silence in both.
+    # OpenCV 4 has the two functions at the top, OpenCV 5 in a module; 0 is silent in both.
     logging: Any = getattr(cv2.utils, "logging", cv2)
     level = logging.getLogLevel()
     logging.setLogLevel(0)

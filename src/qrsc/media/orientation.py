@@ -1,7 +1,7 @@
-"""Pictures that are shown turned: the display matrix of a video.
+"""Rotation and mirroring for display: the display matrix of a video.
 
 Convention
-    A display matrix is nine whole numbers `(a, b, u, c, d, v, x, y, w)`, row by row: a stored point `(x, y)` is shown
+    A display matrix is nine integers `(a, b, u, c, d, v, x, y, w)`, row by row: a stored point `(x, y)` is shown
     at `(a x + c y, b x + d y)`, in units of 1/65536, x to the right, y down.
 """
 
@@ -20,7 +20,7 @@ def matrix_from_bytes(data: bytes) -> Matrix:
 
 
 def degrees(matrix: Matrix) -> int:
-    """How far the picture is turned for display, clockwise, to the nearest quarter turn: 0, 90, 180 or 270."""
+    """Clockwise rotation for display, to the nearest quarter turn: 0, 90, 180 or 270."""
     a, b = matrix[0], matrix[1]
     if abs(a) >= abs(b):
         return 0 if a >= 0 else 180
@@ -28,13 +28,13 @@ def degrees(matrix: Matrix) -> int:
 
 
 def mirrored(matrix: Matrix) -> bool:
-    """Whether the picture is shown mirrored."""
+    """Whether the frame is displayed mirrored."""
     return matrix[0] * matrix[4] - matrix[1] * matrix[3] < 0
 
 
 def stored_direction(shown: tuple[int, int], matrix: Matrix) -> tuple[int, int]:
-    """A direction (right, down) of the stored pictures, from one as people see it; one of the four main ones."""
-    # The matrix turns stored directions to shown ones; its transpose turns them back.
+    """The direction (right, down) in the stored frame of a direction as displayed; one of the four along an axis."""
+    # The matrix maps stored directions to displayed ones; its transpose maps them back.
     x = matrix[0] * shown[0] + matrix[1] * shown[1]
     y = matrix[3] * shown[0] + matrix[4] * shown[1]
     return ((x > 0) - (x < 0), 0) if abs(x) > abs(y) else (0, (y > 0) - (y < 0))

@@ -1,12 +1,12 @@
-"""Decoded pictures as RGB and back, plane by plane, without a shift of colours.
+"""Decoded frames to RGB and back, plane by plane, without a change of colours.
 
 Convention
-    A frame is RGB, float32, `[3, H, W]`, black 0 and white 1 of the clip's own transfer curve. Values of a video that
-    lie beyond (brighter than white, or no colour of the RGB cube) are kept, not clipped. The matrix and the range are
-    those of the clip's tags; a clip without tags is taken for BT.709 from 720 rows on and BT.601 below, limited range:
-    since the way back is the exact inverse of the way there, a wrong guess does not show. Chroma of half resolution is
-    repeated on the way there and averaged on the way back, so that a picture that is not touched comes back to the
-    bit, whatever its chroma siting.
+    A frame is RGB, float32, `[3, H, W]`, with black at 0 and white at 1, in the clip's own transfer curve. Values of a
+    video outside that range (brighter than white, or outside the RGB gamut) are kept, not clipped. The matrix and the
+    range are those of the clip's tags; a clip without tags is taken for BT.709 from 720 rows on and BT.601 below,
+    limited range: since the conversion back is the exact inverse, a wrong guess does not show. Subsampled chroma is
+    upsampled by repetition and downsampled by averaging, so that an untouched frame comes back bit for bit, whatever
+    its chroma siting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from qrsc.media.errors import MediaError
 if TYPE_CHECKING:
     import av
 
-# Luma weights (red, blue) by the number of the matrix in the video standards (H.273).
+# Luma weights (red, blue) by the code of the matrix coefficients in H.273.
 _LUMA = {
     1: (0.2126, 0.0722),  # BT.709
     4: (0.30, 0.11),  # FCC
@@ -40,7 +40,7 @@ _BT709, _BT601 = 1, 6
 FULL_RANGE = 2
 _HD_ROWS = 720
 
-# Formats whose samples are interleaved, and the planar ones that hold the same values.
+# Interleaved formats, and the planar ones that hold the same values.
 _PLANAR = {
     "nv12": "yuv420p",
     "nv21": "yuv420p",
@@ -80,14 +80,14 @@ _PLANAR = {
 
 @dataclass(frozen=True)
 class Layout:
-    """How a planar pixel format stores a picture.
+    """How a planar pixel format stores a frame.
 
     Attributes:
-        name: FFmpeg's name of it.
+        name: FFmpeg's name.
         kind: `yuv`, `rgb` (planes in the order green, blue, red) or `grey`.
         bits: per sample, 8 to 16.
-        across, down: how many pixels share a chroma sample in each direction.
-        alpha: whether a plane of alpha follows.
+        across, down: chroma subsampling in each direction: pixels per chroma sample.
+        alpha: whether an alpha plane follows.
     """
 
     name: str
@@ -106,7 +106,7 @@ def layout_of(name: str) -> Layout:
     """The layout of a format, or of the planar one with the same values.
 
     Raises:
-        MediaError: samples are floats, or of a kind that has no planar twin.
+        MediaError: samples are floats, or the format has no planar equivalent.
     """
     import av
 
@@ -131,7 +131,7 @@ def layout_of(name: str) -> Layout:
 
 @dataclass(frozen=True)
 class Colours:
-    """The tags that say what numbers mean, by their numbers in H.273 (2: not said), and the range (2: full)."""
+    """Colour tags by their codes in H.273 (2: unspecified), and the range (2: full)."""
 
     matrix: int = 2
     primaries: int = 2
@@ -147,15 +147,15 @@ class Colours:
 
 
 def planar(frame: av.VideoFrame) -> av.VideoFrame:
-    """The same picture in a planar format; the frame itself if it is."""
+    """The same frame in a planar format; the frame itself if it already is."""
     layout = layout_of(frame.format.name)
     return frame if frame.format.name == layout.name else reformatted(frame, format=layout.name)
 
 
 def reformatted(frame: av.VideoFrame, **to: Any) -> av.VideoFrame:
-    """`frame.reformat` by one thread.
+    """`frame.reformat` in one thread.
 
-    With several, FFmpeg 8 now and then leaves grey in the chroma of p010 video: the first samples of a thread's share.
+    With several, FFmpeg 8 now and then leaves grey in the chroma of p010 video: in the first samples of a slice.
     """
     return frame.reformat(**to, threads=1)
 
@@ -179,10 +179,10 @@ def rgb_of(frame: av.VideoFrame, colours: Colours) -> Tensor:
     red = 2.0 * (1.0 - kr) * cr
     blue = 2.0 * (1.0 - kb) * cb
     green = (kr * red + kb * blue) * (-1.0 / kg)
-    shifts = torch.stack([red, green, blue]).sub_(black / scale)  # [3, h, w], what is to be added to luma
+    shifts = torch.stack([red, green, blue]).sub_(black / scale)  # [3, h, w], to be added to luma
     if layout.across > 1 or layout.down > 1:
         height, width = luma.shape
-        # Twice as quick by numpy as by `F.interpolate`.
+        # NumPy takes half the time of `F.interpolate`.
         wide = shifts.numpy().repeat(layout.across, 2).repeat(layout.down, 1)
         shifts = torch.from_numpy(wide)[:, :height, :width]
     return torch.add(shifts, luma, alpha=1.0 / scale)
@@ -199,12 +199,12 @@ def frame_of(
     """A frame to encode, from RGB `[3, H, W]` on any device.
 
     Args:
-        rgb: values beyond what the format holds are clamped to it.
+        rgb: values outside the range of the format are clamped.
         layout: of the frame.
-        colours: matrix and range that it is stored with, and the tags that it gets.
+        colours: matrix and range to store it with; they also become its tags.
         alpha: `[H, W]` samples for a format with alpha; opaque if None.
-        like: a decoded frame whose side data (closed captions, brightness of HDR video) the new one takes over, if it
-            has the same format and size. Its picture is replaced.
+        like: a decoded frame whose side data (closed captions, HDR light levels) the new one takes over, if it has the
+            same format and size. Its samples are replaced.
     """
     rgb = rgb.detach().float().cpu()
     height, width = rgb.shape[-2:]
@@ -226,7 +226,7 @@ def frame_of(
         if layout.kind == "yuv":
             centre, spread = _chroma_range(layout, colours)
             for index, part, weight in ((1, blue, kb), (2, red, kr)):
-                chroma = _averaged(part - luma, layout)
+                chroma = _downsampled(part - luma, layout)
                 store(index, chroma.mul_(spread / (2.0 * (1.0 - weight))).add_(centre))
         store(0, luma.mul_(scale).add_(black))
     if layout.alpha:
@@ -239,7 +239,7 @@ def _frame_to_fill(height: int, width: int, layout: Layout, like: av.VideoFrame 
     import av
 
     same = like is not None and (like.format.name, like.height, like.width) == (layout.name, height, width)
-    # Side data cannot be attached to a new frame, so the old one is filled anew.
+    # Side data cannot be attached to a new frame, so the old one is overwritten.
     if like is not None and same:
         like.make_writable()
         return like
@@ -247,7 +247,7 @@ def _frame_to_fill(height: int, width: int, layout: Layout, like: av.VideoFrame 
 
 
 def plane_of(frame: av.VideoFrame, index: int) -> npt.NDArray[Any]:
-    """The samples of a plane, `[h, w]`, in place: what is written there is in the frame."""
+    """The samples of a plane, `[h, w]`: a view into the frame."""
     plane: Any = frame.planes[index]
     layout = layout_of(frame.format.name)
     whole: npt.NDArray[Any] = np.frombuffer(plane, dtype="u1" if layout.bits == 8 else "<u2")
@@ -260,8 +260,8 @@ def alpha_of(frame: av.VideoFrame) -> npt.NDArray[Any] | None:
     return plane_of(planar(frame), layout.planes - 1) if layout.alpha else None
 
 
-def _averaged(values: Tensor, layout: Layout) -> Tensor:
-    """`[H, W]` at the resolution of the chroma planes; blocks over the edge are averages of what is there."""
+def _downsampled(values: Tensor, layout: Layout) -> Tensor:
+    """`[H, W]` downsampled to the chroma planes; blocks across the edge average the pixels inside."""
     if layout.across == layout.down == 1:
         return values
     kernel = (layout.down, layout.across)
@@ -272,7 +272,7 @@ def _averaged(values: Tensor, layout: Layout) -> Tensor:
 
 
 def _luma_range(layout: Layout, colours: Colours) -> tuple[float, float]:
-    """The sample of black, and how many there are from there to white."""
+    """The sample value of black, and the number of levels from black to white."""
     unit = 2.0 ** (layout.bits - 8)
     return (0.0, 2.0**layout.bits - 1.0) if colours.full(layout) else (16.0 * unit, 219.0 * unit)
 

@@ -1,4 +1,4 @@
-"""The tracks beside the video: which of them an output can hold; and a tag that is set after the fact."""
+"""Audio, subtitle and data tracks: which of them an output can hold. And a rotation tag for a finished file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[list[Stream], list[str]]:
-    """The tracks that a file format can hold as they are, and a description of each that it cannot.
+    """The tracks that a file format can hold unchanged, and a description of each that it cannot.
 
     Args:
         source: the open file.
@@ -27,7 +27,7 @@ def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[
     own = video_stream(source, path)
     copied, left_out = [], []
     for stream in source.streams:
-        if stream.index == own.index or _made_anew(stream, bool(source.chapters())):
+        if stream.index == own.index or _written_from_metadata(stream, bool(source.chapters())):
             continue
         if _holds(container, stream):
             copied.append(stream)
@@ -39,7 +39,7 @@ def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[
 
 
 def _holds(container: str, stream: Stream) -> bool:
-    """Whether a header with that one track can be written; nothing else tells for sure."""
+    """Whether a header with that one track can be written: the only reliable test."""
     av = pyav()
     try:
         with av.open(io.BytesIO(), "w", format=container) as trial:
@@ -50,8 +50,8 @@ def _holds(container: str, stream: Stream) -> bool:
     return True
 
 
-def _made_anew(stream: Stream, chapters: bool) -> bool:
-    """Timecode tracks are written from the video's own metadata, and the track of chapter titles from the chapters."""
+def _written_from_metadata(stream: Stream, chapters: bool) -> bool:
+    """Whether FFmpeg writes a track itself: timecodes from the metadata, chapter titles from the chapters."""
     if stream.type != "data":
         return False
     titles = chapters and stream.metadata.get("handler_name", "") == "SubtitleHandler"
@@ -59,9 +59,9 @@ def _made_anew(stream: Stream, chapters: bool) -> bool:
 
 
 def set_rotation_in_file(path: Path, matrix: Matrix) -> None:
-    """Writes a display matrix into the header of a finished MP4 or QuickTime file.
+    """Write a display matrix into the header of a finished MP4 or QuickTime file.
 
-    For versions of PyAV that cannot do it while the file is written.
+    For versions of PyAV that cannot set it while the file is written.
 
     Raises:
         MediaError: the file has no such header.
@@ -81,7 +81,7 @@ def set_rotation_in_file(path: Path, matrix: Matrix) -> None:
 
 
 def _boxes(file: io.BufferedRandom, start: int, end: int, kind: bytes) -> list[tuple[int, int]]:
-    """Where the contents of boxes of a kind lie, among those that follow each other from start to end."""
+    """Start and end of the content of every box of a kind, among the boxes from start to end."""
     found = []
     while start + 8 <= end:
         file.seek(start)

@@ -1,7 +1,7 @@
-"""Writing a video beside its source: corrected frames, and everything else as it was.
+"""Writing a video from its source: corrected frames, and everything else copied.
 
 Convention
-    Streams lie in the order of the source. Timestamps of frames are those of the source; every packet of another track
+    Streams are in the order of the source. Timestamps of frames are those of the source; every packet of another track
     is copied byte for byte.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.stream import Stream
 
-# Facts about the old file, not about what it shows: the new one gets its own.
+# Metadata of the old file as a file, not of its content: the new one gets its own.
 _OF_THE_FILE = ("major_brand", "minor_version", "compatible_brands", "encoder", "duration", "vendor_id")
 _NO_PICTURE_TYPE = 0
 _LARGEST_UNIT = 2**31 - 1
@@ -59,34 +59,32 @@ class VideoWriter:
             self.colours = replace(self.colours, matrix=_BT709, range=_LIMITED_RANGE)
 
     def write(self, rgb: Tensor | None, decoded: av.VideoFrame, alpha: npt.NDArray[Any] | None = None) -> None:
-        """Encodes one frame.
+        """Encode one frame.
 
         Args:
             rgb: `[3, H, W]`; None writes the decoded frame as it is.
-            decoded: the frame in whose place it stands: timestamp, side data and, where there is one, alpha are its.
-            alpha: `[H, W]`, samples of the output's own alpha.
+            decoded: the frame that it replaces: it takes over timestamp, side data and, where there is one, alpha.
+            alpha: `[H, W]`, samples of a new alpha plane, at the bit depth of the output.
         """
-        frame = self._as_it_is(decoded) if rgb is None else self._made(rgb, decoded, alpha)
+        frame = self._unchanged(decoded) if rgb is None else self._replaced(rgb, decoded, alpha)
         self._encode(frame)
 
     def write_at(self, rgb: Tensor, stamp: int, duration: int) -> None:
-        """Encodes a frame `[3, H, W]` that stands in nobody's place, at a timestamp in units of the stream."""
-        frame = frame_of(self._extended(rgb), self._encoding.layout, self.colours)
+        """Encode a frame `[3, H, W]` that replaces none, at a timestamp in units of the stream's time base."""
+        frame = frame_of(self._padded(rgb), self._encoding.layout, self.colours)
         frame.pts = stamp
         frame.time_base = self._stream.codec_context.time_base
         frame.duration = duration
         self._encode(frame)
 
     def copy(self, packet: Packet[Stream]) -> None:
-        """Writes a packet of another track."""
+        """Write a packet of another track."""
         packet.stream = self._copies[packet.stream_index]
         self._mux(packet)
 
     def finish(self) -> None:
-        """Writes what the encoder still holds."""
+        """Flush the encoder."""
         self._mux(self._stream.encode(None))
-
-    # --- details ---
 
     def add_video(self, rate: Fraction, time_base: Fraction, source: Stream | None) -> None:
         encoding, info = self._encoding, self._info
@@ -115,13 +113,13 @@ class VideoWriter:
         stream.disposition = int(source.disposition)
         self._copies[source.index] = stream
 
-    def _as_it_is(self, decoded: av.VideoFrame) -> av.VideoFrame:
+    def _unchanged(self, decoded: av.VideoFrame) -> av.VideoFrame:
         frame = planar(decoded)
         if frame.format.name != self._encoding.layout.name or self._stored != (frame.height, frame.width):
-            return self._made(rgb_of(decoded, self._source_colours), decoded, None)
-        return _placed(frame, decoded)
+            return self._replaced(rgb_of(decoded, self._source_colours), decoded, None)
+        return _timed(frame, decoded)
 
-    def _made(self, rgb: Tensor, decoded: av.VideoFrame, alpha: npt.NDArray[Any] | None) -> av.VideoFrame:
+    def _replaced(self, rgb: Tensor, decoded: av.VideoFrame, alpha: npt.NDArray[Any] | None) -> av.VideoFrame:
         layout = self._encoding.layout
         if layout.alpha and alpha is None:
             alpha = alpha_of(decoded)
@@ -130,16 +128,16 @@ class VideoWriter:
         if alpha is not None and alpha.shape != self._stored:
             below, right = self._stored[0] - alpha.shape[0], self._stored[1] - alpha.shape[1]
             alpha = np.pad(alpha, ((0, below), (0, right)), mode="edge")
-        return _placed(frame_of(self._extended(rgb), layout, self.colours, alpha, like=decoded), decoded)
+        return _timed(frame_of(self._padded(rgb), layout, self.colours, alpha, like=decoded), decoded)
 
     @property
     def _source_colours(self) -> Colours:
         return self._info.colours if self._info is not None else Colours()
 
-    def _extended(self, rgb: Tensor) -> Tensor:
+    def _padded(self, rgb: Tensor) -> Tensor:
         height, width = rgb.shape[-2:]
         if (height, width) != self._size:
-            raise MediaError(f"frames of {self._size[1]}x{self._size[0]} were announced, this is {width}x{height}.")
+            raise MediaError(f"frames of {self._size[1]}x{self._size[0]} were expected, this one is {width}x{height}.")
         if self._stored == self._size:
             return rgb
         edges = (0, self._stored[1] - width, 0, self._stored[0] - height)
@@ -147,7 +145,7 @@ class VideoWriter:
 
     def _encode(self, frame: av.VideoFrame) -> None:
         if frame.format.name != self._encoding.pixel_format:
-            frame = _placed(reformatted(frame, format=self._encoding.pixel_format), frame)
+            frame = _timed(reformatted(frame, format=self._encoding.pixel_format), frame)
         self._mux(self._stream.encode(frame))
 
     def _mux(self, packets: Any) -> None:
@@ -167,21 +165,21 @@ def open_writer(
     time_base: Fraction | None = None,
     chapters: bool = True,
 ) -> Iterator[VideoWriter]:
-    """Opens a video for writing; it is complete when the block ends well.
+    """Open a video for writing; it is complete when the block ends without an exception.
 
     Args:
-        path: the very file that is written: the caller moves it into place.
-        encoding: how.
+        path: the file itself: the caller moves it into place.
+        encoding: from `choose_encoding`.
         size: `(H, W)` of the frames.
-        info, source: the clip that is taken over: its times, tags, metadata and chapters.
-        copied: tracks of the source that are copied too; see `qrsc.media.tracks.tracks_to_copy`.
+        info, source: the clip whose timestamps, tags, metadata and chapters are taken over.
+        copied: tracks of the source to copy; see `qrsc.media.tracks.tracks_to_copy`.
         rate: frames per second; that of the source if None.
         time_base: unit of timestamps in seconds; that of the source, or one frame, if None.
-        chapters: take over the chapters as well.
+        chapters: copy the chapters.
 
     Raises:
-        MediaError: the encoder or the file format refuses what is asked of it.
-        OSError: the disk is full, or the like.
+        MediaError: the encoder or the file format does not support the settings.
+        OSError: the file cannot be written, for example because the disk is full.
     """
     av = pyav()
     metadata = {} if source is None else _kept(source.metadata)
@@ -222,10 +220,10 @@ def _container_options(
     # The index goes to the front, so that a player can start before it has the whole file.
     options = {"movflags": "+faststart"}
     if any("." in key for key in metadata):
-        # Makers' own keys (com.apple.quicktime.make) are written only on demand.
+        # Keys of manufacturers (com.apple.quicktime.make) are written only on request.
         options["movflags"] += "+use_metadata_tags"
-    # When tracks start is stored in a unit of the whole file, a millisecond unless told otherwise: too coarse for
-    # timestamps to come back exactly.
+    # The start of a track is stored in the time unit of the file, by default a millisecond: too coarse for timestamps
+    # to be kept exactly.
     unit = math.lcm(*(time_base.denominator for time_base in time_bases if time_base))
     if unit <= _LARGEST_UNIT:
         options["movie_timescale"] = str(unit)
@@ -233,7 +231,7 @@ def _container_options(
 
 
 def _writes_rotation(stream: Any) -> bool:
-    """PyAV has it from 17.1 on."""
+    """Whether PyAV can write a display matrix: from 17.1 on."""
     return hasattr(stream, "set_display_matrix")
 
 
@@ -244,7 +242,7 @@ def _own_stream(source: InputContainer, info: ClipInfo) -> Stream:
 def _times(rate: Fraction | None, time_base: Fraction | None, info: ClipInfo | None) -> tuple[Fraction, Fraction]:
     if info is None:
         if rate is None:
-            raise ValueError("a video that is made from nothing needs a frame rate.")
+            raise ValueError("a video without a source needs a frame rate.")
         return rate, time_base or 1 / rate
     return rate or Fraction(info.fps).limit_denominator(1001), time_base or info.time_base
 
@@ -253,8 +251,8 @@ def _kept(metadata: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in metadata.items() if key not in _OF_THE_FILE}
 
 
-def _placed(frame: av.VideoFrame, decoded: av.VideoFrame) -> av.VideoFrame:
-    """A frame with the time of another; which kind of picture it was when it came is not the encoder's business."""
+def _timed(frame: av.VideoFrame, decoded: av.VideoFrame) -> av.VideoFrame:
+    """A frame with the timestamp of another, and no picture type: the encoder chooses its own."""
     frame.pts = decoded.pts
     frame.time_base = decoded.time_base
     frame.duration = decoded.duration
