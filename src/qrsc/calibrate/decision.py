@@ -1,4 +1,4 @@
-"""Which readout a clip is corrected with when nobody gives one: what the clip shows, else its camera, else a guess."""
+"""The readout of a clip when none is given: from the clip itself, else from its camera, else a typical value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
 from qrsc.timing import Readout, Scan
 
-# Between the readouts of phones (0.3 to 0.9 at 30 frames a second): wrong by the least on average.
+# In the middle of the readouts of phones (0.3 to 0.9 at 30 fps), which makes the mean error smallest.
 GUESS = 0.6
 
 
@@ -43,10 +43,10 @@ def readout_for_clip(
 
     Args:
         source: a video, or a folder of images.
-        camera: its camera, if the user named one; the estimate then looks around the camera's value.
-        scan: its direction, if known; found in the clip if not.
-        fps: its frame rate, if the file's own is not to be believed or there is none.
-        advance: called for every frame that is looked at.
+        camera: its camera, if the user named one; the estimate is then limited to values near the camera's.
+        scan: its direction, if known; estimated if not.
+        fps: its frame rate, in place of the file's own or where there is none.
+        advance: called for every frame that is read.
     """
     clip = open_clip(source, fps)
     if camera is not None:

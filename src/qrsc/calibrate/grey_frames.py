@@ -1,4 +1,4 @@
-"""A clip as the estimate sees it: grey frames of moderate size, its frame rate, and the camera that it names."""
+"""A clip as input of the calibration: grey frames of moderate size, its frame rate, and the camera that it names."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from qrsc.media.image_folder import list_frames, read_frame, read_frames
 from qrsc.media.probe import opened, probe
 from qrsc.media.reader import ReadReport, read_pixels, read_video
 
-# Frames are scaled down to this length of their longer side for the flow: it is quicker, and its precision in parts
-# of the frame does not suffer.
+# Frames are downsampled to this length of their longer side for the flow: it is faster, and relative to the frame no
+# less precise.
 LONGEST = 640
 _MAKER_KEYS = ("com.apple.quicktime.make", "make", "com.android.manufacturer", "manufacturer")
 _MODEL_KEYS = ("com.apple.quicktime.model", "model", "com.android.model", "camera_model_name")
@@ -50,7 +50,7 @@ class ClipSource:
         return read_video(self.path)
 
     def grey_frames(self, most: int | None = None, advance: Callable[[], None] | None = None) -> Iterator[Grey]:
-        """Grey pictures `[h, w]` of the frames, scaled down if they are large."""
+        """The frames in grey, `[h, w]`, downsampled if they are large."""
         scale = LONGEST / max(self.size)
         size = [max(1, round(side * scale)) for side in self.size] if scale < 1.0 else None
         for pixels in islice(self._pixels(), most):
@@ -66,7 +66,7 @@ class ClipSource:
 
 
 def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[int] | None) -> Grey:
-    """The grey picture `[h, w]` of a frame `[H, W, 3]`, of a size if one is given, each side at least `MIN_SIDE`."""
+    """A frame `[H, W, 3]` in grey, `[h, w]`, resized if a size is given and padded to at least `MIN_SIDE` a side."""
     import cv2
 
     grey = torch.from_numpy(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY))
