@@ -12,7 +12,8 @@ from qrsc.motion.along_path import borrow_acceleration, trajectory_along_path
 from qrsc.motion.camera_path import KNOTS, CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.motion.fill import TrustedFlow
 from qrsc.motion.trajectory import Trajectory, correction_field, fit_trajectory
-from qrsc.pipeline import Corrector, TimedFrame, paths
+from qrsc.pipeline import Corrector, TimedFrame
+from qrsc.pipeline import window as window_module
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import pixel_grid
 
@@ -331,7 +332,7 @@ def accelerated(time: Tensor) -> Tensor:
 @pytest.mark.parametrize("frames", [2, 3, 4, 6])
 def test_the_ends_of_a_clip_of_four_frames_and_more_accelerate(frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # With no path of the camera all of the motion is the pixels' own.
-    monkeypatch.setattr(paths, "path_of_frame", lambda *given: None)
+    monkeypatch.setattr(window_module, "_path_of_frame", lambda *given: None)
     clip = torch.rand(frames, 3, *SIZE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     readout = Readout(0.5)
     corrector = Corrector(readout, fusion="none", flow=Accelerating(readout))
