@@ -12,7 +12,6 @@ from qrsc.flow import FlowPair
 from qrsc.fusion import AlignedFrames, mean_fusion
 from qrsc.pipeline import PRESETS, Corrected, Corrector, TimedFrame
 from qrsc.pipeline import resolve as resolve_module
-from qrsc.pipeline.presets import choose_preset
 from qrsc.timing import Readout
 from qrsc.warp import Warped
 
@@ -109,12 +108,8 @@ def test_presets_set_what_is_not_given() -> None:
     best = PRESETS["best"]
     assert (best.flow, best.fusion, best.field_scale) == ("raft-rs-full+dis", None, 1.0)
     assert {name: preset.name for name, preset in PRESETS.items()} == {name: name for name in PRESETS}
-    chosen = [choose_preset(*given).name for given in ((True, False), (False, True), (False, False))]
-    assert chosen == ["fast", "best", "default"]
     with pytest.raises(ValueError, match="unknown preset 'quick'; choose one of fast, default, best"):
         Corrector(READOUT, preset="quick")  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(ValueError, match="choose one of --fast and --best"):
-        choose_preset(fast=True, best=True)
 
 
 def test_a_preset_gives_the_frames_of_its_options() -> None:
@@ -139,7 +134,7 @@ def test_frames_say_that_their_motion_is_simpler_than_asked_for() -> None:
     assert fallbacks(4, motion="cubic") == [linear, False, False, linear]
     along = f"{linear} along the camera path"
     assert fallbacks(3, motion="path") == [along, False, along]
-    borrowed = f"{along}, with the neighbour's acceleration"
+    borrowed = "one neighbour: acceleration taken from that neighbour"
     assert fallbacks(4, motion="path") == [borrowed, False, False, borrowed]
 
 
