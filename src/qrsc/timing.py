@@ -1,10 +1,10 @@
 """When each row of a frame is exposed: the one place where gamma meets a picture's size.
 
 Convention
-    Time is counted in frame intervals; frame `k` starts its readout at time `k`. A picture of `H` rows that is
-    read from the top has row `y` exposed at `k + offset + gamma * y / H`. For the other three scans the same holds
-    for the row or column counted from the edge that is read first. "Row" means a line of the scan throughout: for a
-    sideways scan it is a column of the picture.
+    Time is in frame intervals; frame `k` starts its readout at time `k`. In a picture of `H` rows that is read from
+    the top, row `y` is exposed at `k + offset + gamma * y / H`. For the other three scans the same holds for the row
+    or column counted from the edge that is read first. "Row" always means a line of the scan: for a sideways scan it
+    is a column of the picture.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Readout:
         gamma: readout time / frame interval, in [0, 1]. 1 means that the last row is read just before the next
             frame starts; 0 is a global shutter, for which there is nothing to correct.
         scan: where the first row lies and which way the readout moves, in the picture as decoded.
-        offset: time from the start of the frame to its first row that is kept; not 0 only after a crop or a resize.
+        offset: time from the start of the frame to the first row of the picture; other than 0 only after a crop or a
+            resize.
     """
 
     gamma: float
@@ -62,7 +63,7 @@ class Readout:
 
     @classmethod
     def from_ratio(cls, gamma: float, scan: Scan = "top-down") -> Readout:
-        """The same as `Readout(gamma, scan)`, for symmetry with the other two."""
+        """The same as `Readout(gamma, scan)`, to go with the other two constructors."""
         return cls(gamma, scan)
 
     @classmethod
@@ -95,12 +96,12 @@ class Readout:
         return self.gamma * 1000.0 / fps
 
     def instant(self, at: Instant) -> float:
-        """The target time tau, counted from the start of the frame, at which the first, middle or last row is true."""
+        """The target time tau, from the start of the frame, at which the first, middle or last row is exposed."""
         if at not in INSTANTS:
             raise ValueError(f"unknown instant {at!r}; choose one of {', '.join(INSTANTS)}, or give tau as a number.")
         return self.offset + self.gamma * {"first": 0.0, "middle": 0.5, "last": 1.0}[at]
 
-    # --- where the scan runs ---
+    # --- the direction of the scan ---
 
     @property
     def sideways(self) -> bool:
@@ -117,18 +118,18 @@ class Readout:
         return width if self.sideways else height
 
     def scan_component(self, flow: Tensor) -> Tensor:
-        """The part of a flow or a coordinate `[..., 2, H, W]` (x, y) that lies along the scan: `[..., 1, H, W]`."""
+        """The component along the scan of a flow or a coordinate `[..., 2, H, W]` (x, y): `[..., 1, H, W]`."""
         return flow.narrow(-3, 0 if self.sideways else 1, 1)
 
     # --- times ---
 
     def time_per_pixel(self, height: int, width: int) -> float:
-        """How much later a point is exposed that lies one pixel further along the scanned coordinate."""
+        """The difference in exposure time between neighbouring pixels along the scanned coordinate (x or y)."""
         slope = self.gamma / self.row_count(height, width)
         return -slope if self.backwards else slope
 
     def row_time(self, coordinate: Tensor, height: int, width: int) -> Tensor:
-        """Time since the start of the frame at which a (fractional) row coordinate is exposed; any shape."""
+        """Exposure times of (fractional) row coordinates of any shape, since the start of the frame."""
         first_row = self.row_count(height, width) - 1 if self.backwards else 0
         return self.offset + self.time_per_pixel(height, width) * (coordinate - first_row)
 
@@ -140,7 +141,7 @@ class Readout:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> Tensor:
-        """Times of all rows since the start of the frame, shaped to broadcast over pictures `[..., C, H, W]`.
+        """Exposure times of all rows since the start of the frame, shaped to broadcast over pictures `[..., C, H, W]`.
 
         Returns:
             `[1, H, 1]`, or `[1, 1, W]` for a sideways scan.
@@ -152,7 +153,7 @@ class Readout:
     def flight_time(self, flow: Tensor, frames: float) -> Tensor:
         """Time between the exposures of a point in one frame and in another.
 
-        The row on which the point lands says when it was seen there, so the time is not a whole number of frames.
+        The row on which the point lands says when it was exposed, so the time is not a whole number of frame intervals.
 
         Args:
             flow: `[..., 2, H, W]`, displacement of the point from this frame to the other.
@@ -164,10 +165,10 @@ class Readout:
         height, width = flow.shape[-2:]
         return frames + self.time_per_pixel(height, width) * self.scan_component(flow)
 
-    # --- what an edit of the picture does to the readout ---
+    # --- the readout of an edited picture ---
 
     def flipped_vertically(self) -> Readout:
-        """The readout of the picture turned upside down (mirrored top to bottom)."""
+        """The readout of the picture mirrored top to bottom."""
         return replace(self, scan=_FLIPPED_VERTICALLY.get(self.scan, self.scan))
 
     def flipped_horizontally(self) -> Readout:
@@ -179,17 +180,17 @@ class Readout:
         return replace(self, scan=_TRANSPOSED[self.scan])
 
     def rotated(self, quarter_turns: int) -> Readout:
-        """The readout of the picture turned counter-clockwise by so many quarter turns (as `torch.rot90`)."""
+        """The readout of the picture rotated counter-clockwise by a number of quarter turns (as `torch.rot90`)."""
         readout = self
         for _ in range(quarter_turns % 4):
             readout = readout.transposed().flipped_vertically()
         return readout
 
     def resized(self, size: tuple[int, int], new_size: tuple[int, int]) -> Readout:
-        """The readout of the picture scaled from `(H, W)` to a new one with the corners of the frame kept.
+        """The readout of the picture resized from `(H, W)` to a new size, with the corners of the frame kept.
 
-        Gamma stays. The first row of the new picture has its centre elsewhere in the frame, by less than an old or
-        a new row, and `offset` takes that up.
+        Gamma stays the same. The centre of the first row moves by less than a row, old or new; `offset` accounts for
+        that.
         """
         _require_size(size)
         _require_size(new_size)
@@ -215,7 +216,7 @@ class Readout:
 
 
 def parse_scan(text: str) -> Scan:
-    """A scan by its name, with a readable error for any other word."""
+    """A scan by its name; raises for any other word."""
     for scan in SCANS:
         if scan == text:
             return scan

@@ -12,7 +12,8 @@ from qrsc.motion.along_path import borrow_acceleration, trajectory_along_path
 from qrsc.motion.camera_path import KNOTS, CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.motion.fill import TrustedFlow
 from qrsc.motion.trajectory import Trajectory, correction_field, fit_trajectory
-from qrsc.pipeline import Corrector, TimedFrame, paths
+from qrsc.pipeline import Corrector, TimedFrame
+from qrsc.pipeline import window as window_module
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import pixel_grid
 
@@ -21,7 +22,7 @@ FRAMES = 7
 DOUBLE = torch.empty(0, dtype=torch.float64)
 
 
-def shaking(seed: int = 0, bulge: float = 0.3, strength: float = 1.5) -> CameraPath:
+def shaking(seed: int = 0, perspective: float = 0.3, strength: float = 1.5) -> CameraPath:
     """A camera that turns, shifts and trembles, known from before the first frame until after the last."""
     generator = torch.Generator().manual_seed(seed)
     count = KNOTS * (FRAMES + 3)
@@ -29,7 +30,7 @@ def shaking(seed: int = 0, bulge: float = 0.3, strength: float = 1.5) -> CameraP
     knots = F.interpolate(twice_a_frame, size=count, mode="linear", align_corners=True).transpose(1, 2)
     knots[..., 2:] *= 0.3
     knots[..., 0] += torch.linspace(0.0, 20.0, count, dtype=torch.float64)  # it pans, too
-    return CameraPath(knots, -2 * KNOTS, torch.tensor([bulge], dtype=torch.float64))
+    return CameraPath(knots, -2 * KNOTS, torch.tensor([perspective], dtype=torch.float64))
 
 
 def flow_along(path: CameraPath, readout: Readout, start: int, end: int, steady: Tensor | None = None) -> Tensor:
@@ -87,7 +88,7 @@ def test_states_are_sums_of_splines() -> None:
 
 def test_times_late_in_a_clip_are_as_exact_as_early_ones() -> None:
     early = CameraPath(shaking().knots.float(), -2 * KNOTS, torch.tensor([0.3]))
-    late = CameraPath(early.knots, early.first + 100_000 * KNOTS, early.bulge)
+    late = CameraPath(early.knots, early.first + 100_000 * KNOTS, early.perspective)
     readout = Readout(0.8)
     expected = early.from_frame(2.0, readout, SIZE).displacement_at(0.7)
     torch.testing.assert_close(late.from_frame(100_002.0, readout, SIZE).displacement_at(0.7), expected)
@@ -95,7 +96,7 @@ def test_times_late_in_a_clip_are_as_exact_as_early_ones() -> None:
 
 
 def test_displacements_are_those_of_the_convention() -> None:
-    path, readout = shaking(bulge=0.4), Readout(0.6)
+    path, readout = shaking(perspective=0.4), Readout(0.6)
     displacement = path.from_frame(2.0, readout, SIZE).displacement_at(0.5)
     row, column = 41, 13
     exposed = 0.6 * row / SIZE[0]
@@ -129,10 +130,10 @@ def test_a_shaking_camera_is_followed_between_frames(scan: Scan) -> None:
 
 def test_a_camera_that_turns_shows_its_focal_length() -> None:
     readout = Readout(0.9)
-    for bulge in (0.0, 0.5):
-        path = shaking(bulge=bulge, strength=3.0)
+    for perspective in (0.0, 0.5):
+        path = shaking(perspective=perspective, strength=3.0)
         found = fit_path(equations(neighbours(path, readout), readout), DOUBLE)
-        assert float(found.bulge) == pytest.approx(bulge, abs=0.12)
+        assert float(found.perspective) == pytest.approx(perspective, abs=0.12)
 
 
 def test_a_third_of_the_picture_may_move_differently() -> None:
@@ -175,7 +176,7 @@ def test_clips_of_a_batch_have_paths_of_their_own() -> None:
     together = fit_path(joined, DOUBLE)
     for number, (seed, alone) in enumerate(zip((1, 2), each, strict=True)):
         flows = neighbours(shaking(seed), readout)
-        own = CameraPath(together.knots[number : number + 1], together.first, together.bulge[number : number + 1])
+        own = CameraPath(together.knots[number : number + 1], together.first, together.perspective[number : number + 1])
         expected = corrections(flows, readout, 3, fit_path(alone, DOUBLE))
         torch.testing.assert_close(corrections(flows, readout, 3, own), expected, rtol=0.0, atol=2e-3)
 
@@ -331,7 +332,7 @@ def accelerated(time: Tensor) -> Tensor:
 @pytest.mark.parametrize("frames", [2, 3, 4, 6])
 def test_the_ends_of_a_clip_of_four_frames_and_more_accelerate(frames: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # With no path of the camera all of the motion is the pixels' own.
-    monkeypatch.setattr(paths, "path_of_frame", lambda *given: None)
+    monkeypatch.setattr(window_module, "_path_of_frame", lambda *given: None)
     clip = torch.rand(frames, 3, *SIZE, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     readout = Readout(0.5)
     corrector = Corrector(readout, fusion="none", flow=Accelerating(readout))

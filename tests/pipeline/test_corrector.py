@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, get_args
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -15,90 +12,14 @@ from torch import Tensor
 
 from qrsc.flow import FlowPair
 from qrsc.fusion import FUSIONS, AlignedFrames, FusionName, mean_fusion
-from qrsc.pipeline import MOTION_ORDERS, WINDOWS, Corrected, Corrector, MotionName, correct
+from qrsc.pipeline import WINDOWS, Corrector, MotionName
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import INTERPOLATIONS, WARP_METHODS, Interpolation, Warped, pixel_grid
 
 from ..edits import EDITS
+from .moving_texture import KnownFlows, MovingTexture, Still, decibels, rand
 
 MOTIONS: tuple[MotionName, ...] = get_args(MotionName)
-
-
-@dataclass
-class KnownFlows:
-    """A flow estimator that knows the answers, pair by pair, and keeps what it was asked."""
-
-    pairs: list[FlowPair]
-    asked: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-
-    def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
-        self.asked.append((first, second))
-        return self.pairs[len(self.asked) - 1]
-
-
-class Still:
-    """A flow estimator for which nothing moves, and which counts."""
-
-    calls = 0
-
-    def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
-        self.calls += 1
-        return FlowPair(torch.zeros_like(first[:, :2]), torch.zeros_like(first[:, :2]))
-
-
-@dataclass(frozen=True)
-class MovingTexture:
-    """A smooth picture that moves along a known curve, seen through a rolling shutter."""
-
-    readout: Readout
-    acceleration: tuple[float, float] = (0.0, 0.0)
-    jerk: tuple[float, float] = (0.0, 0.0)
-    velocity: tuple[float, float] = (4.0, 3.0)
-    size: tuple[int, int] = (48, 64)
-
-    def place(self, time: Tensor) -> Tensor:
-        """Where the picture's origin is at times `[1, H, W]`: `[2, H, W]`. Time 3 is the middle of these clips."""
-        v, a, j = (
-            torch.tensor(d, dtype=torch.float64).reshape(2, 1, 1) for d in (self.velocity, self.acceleration, self.jerk)
-        )
-        t = time - 3.0
-        return t * (v + t * (a / 2 + t * j / 6))
-
-    def seen(self, time: Tensor) -> Tensor:
-        """The frame `[3, H, W]` whose pixels are exposed at times `[1, H, W]`."""
-        x, y = pixel_grid(*self.size, dtype=torch.float64) - self.place(time)
-        waves = [torch.sin(0.31 * x + 0.17 * y + n) + torch.cos(0.23 * y - 0.11 * (n + 1) * x) for n in range(3)]
-        return 0.5 + 0.2 * torch.stack(waves)
-
-    def exposed(self, frame: int) -> Tensor:
-        return frame + self.readout.row_times(*self.size, dtype=torch.float64).expand(1, *self.size)
-
-    def flow(self, frame: int, other: int) -> Tensor:
-        """Exact flow `[1, 2, H, W]`: a point lands where it is when the row that it lands on is read."""
-        start = self.exposed(frame)
-        time = start + (other - frame)
-        for _ in range(14):  # a tenth of the error is left after each
-            moved = self.place(time) - self.place(start)
-            time = start + self.readout.flight_time(moved, other - frame)
-        return moved[None]
-
-    def clip(self, count: int) -> Tensor:
-        return torch.stack([self.seen(self.exposed(k)) for k in range(count)])
-
-    def truth(self, count: int, tau: float) -> Tensor:
-        return torch.stack([self.seen(torch.full((1, *self.size), k + tau)) for k in range(count)])
-
-    def flows(self, count: int) -> KnownFlows:
-        return KnownFlows([FlowPair(self.flow(k, k + 1), self.flow(k + 1, k)) for k in range(count - 1)])
-
-
-def decibels(ours: Tensor, truth: Tensor, border: int = 12) -> float:
-    inner = (ours - truth)[..., border:-border, border:-border]
-    return -10.0 * math.log10(float(inner.square().mean()))
-
-
-def rand(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 # --- what comes out is what a global shutter would have seen ---
@@ -360,89 +281,3 @@ def test_gradients_reach_the_flows(fusion: FusionName) -> None:
     for gradient in torch.autograd.grad(corrected.sum(), flows):
         assert bool(torch.isfinite(gradient).all())
         assert float(gradient.abs().max()) > 0
-
-
-# --- one call ---
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32, np.float64])
-def test_arrays_keep_kind_shape_and_dtype(dtype: Any) -> None:
-    scene = MovingTexture(Readout(0.9))
-    clip = scene.clip(3)
-    scale = float(np.iinfo(dtype).max) if np.issubdtype(dtype, np.integer) else 1.0
-    array = (clip.numpy().transpose(0, 2, 3, 1) * scale).round(3 if scale == 1.0 else 0).astype(dtype)
-    before = array.copy()
-    exact = torch.float64 if dtype == np.float64 else torch.float32
-    flows = [FlowPair(pair.forward.to(exact), pair.backward.to(exact)) for pair in scene.flows(3).pairs]
-    result = correct(array, 0.9, flow=KnownFlows(flows))
-    assert isinstance(result, np.ndarray)
-    assert result.shape == array.shape
-    assert result.dtype == dtype
-    np.testing.assert_array_equal(array, before)
-    # Of the same values as plain numbers: what is left is the rounding of the result.
-    values = torch.from_numpy(array.astype(np.float64) / scale).permute(0, 3, 1, 2).to(exact)
-    expected = correct(values, Readout(0.9), flow=KnownFlows(flows)).numpy().transpose(0, 2, 3, 1)
-    step = {np.uint8: 1 / 255, np.uint16: 1 / 65535}.get(dtype, 1e-3)
-    assert float(np.abs(result / scale - expected).max()) < 0.5 * step + 1e-5
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_whole_numbers_survive_the_way_there_and_back(dtype: Any) -> None:
-    array = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (3, 8, 8, 3), dtype=dtype, endpoint=True)
-    np.testing.assert_array_equal(correct(array, 0.0), array)
-
-
-def test_arrays_are_corrected_from_the_pixels_alone() -> None:
-    scene = MovingTexture(Readout(0.9), size=(72, 96), acceleration=(1.0, -0.5))
-    clip, truth = scene.clip(5).float(), scene.truth(5, 0.45).float()
-    corrected = correct(clip, 0.9)
-    assert (
-        decibels(corrected[2], truth[2], 16) > decibels(clip[2], truth[2], 16) + 15.0
-    )  # seen: 29.5 before, 53.1 after
-
-
-# --- errors ---
-
-
-def test_wrong_options_list_the_choices() -> None:
-    readout = Readout(0.5)
-    choices: list[tuple[dict[str, Any], str]] = [
-        ({"motion": "sextic"}, "choose one of linear, quadratic, cubic"),
-        ({"fusion": "median"}, "choose one of none, mean"),
-        ({"warp": "inverse"}, "choose one of invert, splat, negate"),
-        ({"interpolation": "nearest"}, "choose one of bilinear, bicubic"),
-        ({"flow": "raft"}, "choose one of dis"),
-        ({"frames": 6}, "frames must be one of 3, 4, 5; got 6"),
-    ]
-    for options, message in choices:
-        with pytest.raises(ValueError, match=message):
-            Corrector(readout, **options)
-    with pytest.raises(TypeError, match="vigour"):
-        correct(rand(2, 3, 4, 4), 0.5, vigour=1.0)
-    with pytest.raises(ValueError, match="gamma must be a number from 0 to 1"):
-        correct(rand(2, 3, 4, 4), 45.0)
-    assert tuple(MOTION_ORDERS) == MOTIONS
-
-
-@pytest.mark.parametrize(
-    ("clip", "message"),
-    [
-        (torch.zeros(3, 4, 4), r"\[T, 3, H, W\] of one frame or more; got \(3, 4, 4\)"),
-        (torch.zeros(0, 3, 4, 4), r"one frame or more; got \(0, 3, 4, 4\)"),
-        (torch.zeros(2, 4, 4, 3), r"float tensors \[3, H, W\] in \[0, 1\]; frame 0 is \(4, 4, 3\)"),
-        (torch.zeros(2, 3, 4, 4, dtype=torch.uint8), r"frame 0 is \(3, 4, 4\) of torch.uint8"),
-        (np.zeros((4, 4, 3)), r"an array \[T, H, W, 3\]; got \(4, 4, 3\)"),
-        (np.zeros((2, 3, 4, 4)), r"an array \[T, H, W, 3\]; got \(2, 3, 4, 4\)"),
-        (np.zeros((2, 4, 4, 3), dtype=np.int32), "uint8, uint16 or floats in .* got int32"),
-    ],
-)
-def test_clips_of_another_shape_or_kind_are_refused(clip: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        correct(clip, 0.5)
-
-
-def test_a_frame_of_another_size_is_named() -> None:
-    frames = [rand(3, 6, 6), rand(3, 6, 6), rand(3, 6, 8)]
-    results: list[Corrected] = []
-    with pytest.raises(ValueError, match=r"one size; frame 2 is \(6, 8\) after \(6, 6\)"):
-        results.extend(Corrector(Readout(0.5), flow=Still()).stream(frames))

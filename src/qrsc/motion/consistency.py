@@ -1,4 +1,4 @@
-"""What flows say about each other: whether two lead back to the start, and where one after the other leads."""
+"""Forward-backward consistency of flows, and flows over two frames by chaining."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from torch import Tensor
 
 from qrsc.warp import pixel_grid, sample
 
-# A longer flow, in pixels, is no measurement but an overflow in the making, and is treated like NaN.
+# A longer flow, in pixels, is not a measurement and risks an overflow. It is treated like NaN.
 MAX_FLOW = 1e5
-# Flows without any support keep this much weight, so that a pixel trusted on neither side still moves with its flows.
+# Inconsistent flows keep this much weight, so that a pixel trusted on neither side still moves with its flows.
 MIN_CONFIDENCE = 1e-3
 
 
 def consistency_confidence(flow: Tensor, reverse_flow: Tensor) -> Tensor:
-    """Trust in a flow from whether the reverse flow leads back.
+    """Confidence in a flow from whether the reverse flow leads back.
 
     Following the flow and then the reverse flow should return to the start. The confidence is `exp(-e^2 / s^2)` for a
     gap of `e` pixels, with a tolerance `s^2 = 0.25 + 0.01 (|flow|^2 + |reverse|^2)`: half a pixel for small motion,
@@ -27,8 +27,8 @@ def consistency_confidence(flow: Tensor, reverse_flow: Tensor) -> Tensor:
     Returns:
         `[..., 1, H, W]` in [MIN_CONFIDENCE, 1].
     """
-    # Replaced before sampling and dividing, so that no pixel gets a NaN gradient: a flow this long lands outside, and
-    # a reverse flow this long leaves a gap of ten times its tolerance.
+    # NaN and overlong flows are replaced before sampling and dividing, so that no gradient is NaN. A flow this long
+    # lands outside, and a reverse flow this long leaves a gap of ten times its tolerance.
     flow, reverse_flow = _limited(flow), _limited(reverse_flow)
     height, width = flow.shape[-2:]
     landing = pixel_grid(height, width, dtype=flow.dtype, device=flow.device) + flow
@@ -50,8 +50,8 @@ def chain_flows(
         second_confidence: `[..., 1, H, W]`, on the next frame's pixels.
 
     Returns:
-        `[..., 2, H, W]` and `[..., 1, H, W]`: the product of both confidences, the least one where the point leaves
-        the frame between and the second flow is not known.
+        `[..., 2, H, W]` and `[..., 1, H, W]`: the product of both confidences, or `MIN_CONFIDENCE` where the point
+        leaves the frame in between and the second flow is not known.
     """
     height, width = first.shape[-2:]
     landing = pixel_grid(height, width, dtype=first.dtype, device=first.device) + first
@@ -62,12 +62,12 @@ def chain_flows(
 
 
 def longest(flow: Tensor) -> Tensor:
-    """The largest component of a whole flow in one pass over it; NaN if there is one."""
+    """The largest absolute component of a flow, in one pass over it; NaN if the flow contains one."""
     return torch.stack(torch.aminmax(flow.detach())).abs().amax()
 
 
 def _limited(flow: Tensor) -> Tensor:
-    """A flow without NaN, no longer than `MAX_FLOW`: itself, in most cases."""
+    """A flow without NaN and no longer than `MAX_FLOW`; mostly the flow itself."""
     if not torch.compiler.is_compiling() and flow.numel() > 0 and longest(flow) <= MAX_FLOW:
         return flow
     return flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)

@@ -1,4 +1,4 @@
-"""How each pixel moves: trajectories of order 1, 2 or 3 fitted in closed form to optical flows.
+"""The motion of each pixel: trajectories of order 1, 2 or 3, fitted in closed form to optical flows.
 
 A point seen at `m0` moves as `m0 + v t + a t^2 / 2 + j t^3 / 6`, with `t` counted from its own exposure. A flow to
 another frame gives its displacement `u` at a known time `t`: the row on which it lands says when it was seen there.
@@ -7,8 +7,8 @@ Divided by that time, every flow is one sample of the mean velocity
     u / t = v + (a / 2) t + (j / 6) t^2,
 
 so the motion is a small polynomial regression of mean velocities over time, pixel by pixel. With as many flows as
-unknowns and equal weights it passes through all of them: Cramer's solution of the paper's equations. Confidences weigh
-the flows, and a little regularisation draws a pixel that is seen on one side only to the linear model from that side.
+unknowns and equal weights it passes through all of them: Cramer's solution of the paper's equations. Confidences weight
+the flows, and a little regularisation gives a pixel that is visible on one side only the linear model from that side.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from qrsc.timing import Readout
 
 ORDERS = {"linear": 1, "quadratic": 2, "cubic": 3}
 
-# Two exposures closer than this (in frame intervals; neighbours are about 1 apart) say nothing about the motion
-# between them: a point would have to move by more than 99 % of the scanned length to be exposed so soon again.
+# Two exposures closer than this in time (in frame intervals; neighbours are about 1 apart) say nothing about the motion
+# between them. A point would have to move by more than 99 % of the scanned length to be exposed again so soon.
 MIN_TIME = 1e-2
-# Weight of an acceleration among those around it, and the power that it falls off with as less of it is known: the
-# fainter, the wider is what counts as around.
-FAINT, POWER = 0.05, 4
+# Weight of an acceleration when it is filled from its surroundings, and the power with which the weight falls off as
+# less of the acceleration is known. The smaller the weight, the wider the surroundings.
+FILL_WEIGHT, FILL_POWER = 0.05, 4
 
 Step = TypeVar("Step", int, float)
 
@@ -40,7 +40,7 @@ class SharedMotion(Protocol):
     """A motion that the pixels of a frame share, such as the camera's: see `qrsc.motion.camera_path`."""
 
     def displacement_at(self, time: Tensor | float, /) -> Tensor:
-        """Where it takes each pixel at a time after the pixel's exposure, `[..., 2, H, W]`."""
+        """The displacement of each pixel at a time after its exposure, `[..., 2, H, W]`."""
         ...
 
 
@@ -55,7 +55,7 @@ class Trajectory:
         valid: `[..., 1, H, W]` bool; False where a flow was not finite (or longer than `MAX_FLOW`) or two exposures
             coincide, so that the motion is of a lower order than asked for, or zero.
         confidence: `[..., 1, H, W]` in [0, 1], that of the most trusted flow of the pixel.
-        shared: what all pixels move by in addition, if anything.
+        shared: a motion that all pixels share, in addition to their own; None if there is none.
     """
 
     velocity: Tensor
@@ -66,7 +66,7 @@ class Trajectory:
     shared: SharedMotion | None = None
 
     def displacement_at(self, time: Tensor | float) -> Tensor:
-        """Where each pixel has moved at a time after its exposure.
+        """The displacement of each pixel at a time after its exposure.
 
         Args:
             time: a number, or anything that broadcasts to `[..., 1, H, W]`.
@@ -118,7 +118,7 @@ def fit_trajectory(
     confidences: Mapping[Step, Tensor] | None = None,
     regularisation: float = 0.0,
     shared: SharedMotion | None = None,
-    alike: bool = False,
+    like_surroundings: bool = False,
 ) -> Trajectory:
     """The motion of a frame's pixels from its flows to any neighbours.
 
@@ -129,8 +129,9 @@ def fit_trajectory(
         order: 1 linear, 2 quadratic, 3 cubic; with fewer flows than that, as many orders as there are flows.
         confidences: `[..., 1, H, W]` in [0, 1] by the same steps; ones where missing.
         regularisation: pull of the terms above the linear one towards zero, in the units of a confidence.
-        shared: a motion known already; the trajectory's own terms then explain what the flows differ from it by.
-        alike: pull the acceleration of a quadratic motion of `[B, 2, H, W]` towards those around it, not towards zero.
+        shared: a motion that is already known; the trajectory's own terms are fitted to the residual of the flows.
+        like_surroundings: pull the acceleration of a quadratic motion `[B, 2, H, W]` towards those of the surroundings,
+            not towards zero.
     """
     _check_arguments(flows, order, confidences, regularisation)
     if order == 2 and sorted(flows) == [-1, 1] and not confidences and regularisation == 0.0:
@@ -138,7 +139,7 @@ def fit_trajectory(
         if interpolated is not None:
             return interpolated
     elif order <= 2 and len(flows) == 2:
-        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation, shared, alike)
+        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation, shared, like_surroundings)
         if two_sided is not None:
             return two_sided
     samples = [_velocity_sample(flows[step], step, readout, shared) for step in sorted(flows)]
@@ -149,10 +150,10 @@ def fit_trajectory(
     for sample_ in samples[1:]:
         valid = valid & sample_.usable
     if order == 1:
-        _, (velocity,) = _moments(weights, [[s.velocity for s in samples]])
+        _, (velocity,) = _weighted_means(weights, [[s.velocity for s in samples]])
         return Trajectory(velocity, None, None, valid, confidence, shared)
 
-    # Where two exposures coincide, the difference of their flows is noise that no acceleration may be read from.
+    # Where two exposures coincide, the difference of their flows is noise and gives no acceleration.
     distinct = torch.ones_like(valid)
     for index, first in enumerate(samples):
         for second in samples[index + 1 :]:
@@ -161,26 +162,30 @@ def fit_trajectory(
     valid = valid & distinct
 
     times = [s.time for s in samples]
-    total, (mean_time, mean_velocity) = _moments(weights, [times, [s.velocity for s in samples]])
+    total, (mean_time, mean_velocity) = _weighted_means(weights, [times, [s.velocity for s in samples]])
     centred = [time - mean_time for time in times]
     weighted = [weight * c for weight, c in zip(weights, centred, strict=True)]
     spread = _dot(weighted, centred)
     slope = _divide(_dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
     if order == 2:
         own = Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence, shared)
-        return _like_those_around(own, _divide(spread, spread + 4.0 * regularisation), mean_time) if alike else own
+        return (
+            _like_surroundings(own, _divide(spread, spread + 4.0 * regularisation), mean_time)
+            if like_surroundings
+            else own
+        )
 
     # The cubic term is the part of the squared time that neither the mean nor the slope explains.
     mean_square = _divide(spread, total)
     skew = _divide(_dot(weighted, [c * c for c in centred]), spread)
     curved = [c * c - mean_square - skew * c for c in centred]
     weighted = [weight * q for weight, q in zip(weights, curved, strict=True)]
-    bend = _divide(
+    cubic = _divide(
         _dot(weighted, [s.velocity for s in samples]), _dot(weighted, curved) + 36.0 * regularisation, distinct
     )
-    velocity = mean_velocity - mean_time * slope + bend * (mean_time * (mean_time + skew) - mean_square)
-    acceleration = 2.0 * (slope - bend * (2.0 * mean_time + skew))
-    return Trajectory(velocity, acceleration, 6.0 * bend, valid, confidence, shared)
+    velocity = mean_velocity - mean_time * slope + cubic * (mean_time * (mean_time + skew) - mean_square)
+    acceleration = 2.0 * (slope - cubic * (2.0 * mean_time + skew))
+    return Trajectory(velocity, acceleration, 6.0 * cubic, valid, confidence, shared)
 
 
 def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: float = 0) -> Tensor:
@@ -202,10 +207,10 @@ def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame
 def _interpolate(
     flow_prev: Tensor, flow_next: Tensor, readout: Readout, shared: SharedMotion | None = None
 ) -> Trajectory | None:
-    """Cramer's solution for the parabola through both flows, or None if a pixel of them needs more care.
+    """Cramer's solution for the parabola through both flows, or None if any pixel is degenerate.
 
-    It is what the regression gives for equal weights, in a fifth of the passes over memory. Hardly any frame has
-    a degenerate pixel, so one look at the whole frame decides. (A compiled regression is one pass in any case.)
+    The regression gives the same for equal weights, with five times as many passes over memory. Hardly any frame has a
+    degenerate pixel, so one check of the whole frame decides. (A compiled regression is one pass in any case.)
     """
     if torch.compiler.is_compiling() or flow_prev.numel() == 0:
         return None
@@ -231,12 +236,12 @@ def _fit_two(
     confidences: Mapping[Step, Tensor],
     regularisation: float,
     shared: SharedMotion | None = None,
-    alike: bool = False,
+    like_surroundings: bool = False,
 ) -> Trajectory | None:
-    """The weighted regression of order 1 or 2 over two flows, or None if a pixel of them needs more care.
+    """The weighted regression of order 1 or 2 over two flows, or None if any pixel is degenerate.
 
-    Both terms are sums of the two flows with factors that the times and the weights give, so that flows are touched
-    twice and not twenty times. With c the confidences, w = c t^2, W their sum and m the weighted mean of the times:
+    Both terms are sums of the two flows, with factors that depend on the times and the weights alone, so that flows are
+    read twice and not twenty times. With c the confidences, w = c t^2, W their sum and m the weighted mean time:
 
         mean velocity = (c t u + c' t' u') / W,    slope = s (u' / t' - u / t),
         s = k (t' - t) / (k (t' - t)^2 + 4 regularisation),    k = w w' / W.
@@ -255,7 +260,7 @@ def _fit_two(
     share, other_share = trust * time, other_trust * other_time
     weight, other_weight = share * time, other_share * other_time
     total = weight + other_weight
-    if not total.detach().min() > 1e-8:  # somebody trusts neither side
+    if not total.detach().min() > 1e-8:  # a pixel trusts neither side
         return None
     inverse = total.reciprocal()
     share, other_share = share * inverse, other_share * inverse
@@ -275,27 +280,27 @@ def _fit_two(
     velocity = torch.addcmul(share * flow, other_share, other_flow)
     acceleration = torch.addcmul((2.0 * slope) * flow, other_slope, other_flow, value=2)
     own = Trajectory(velocity, acceleration, None, everywhere, best, shared)
-    return _like_those_around(own, pull * apart, mean_time) if alike else own
+    return _like_surroundings(own, pull * apart, mean_time) if like_surroundings else own
 
 
-def _like_those_around(own: Trajectory, known: Tensor, mean_time: Tensor) -> Trajectory:
-    """A quadratic motion whose acceleration was pulled towards zero, pulled towards those around it instead.
+def _like_surroundings(own: Trajectory, known: Tensor, mean_time: Tensor) -> Trajectory:
+    """A quadratic motion whose acceleration is pulled towards its surroundings instead of towards zero.
 
     Args:
-        own: with velocity and acceleration `[B, 2, H, W]`.
-        known: `[B, 1, H, W]`, how much of the acceleration the pull has left, 0 to 1.
-        mean_time: `[B, 1, H, W]`, of the flows, by their weights: there the mean velocity stays as it is.
+        own: with velocity and acceleration `[B, 2, H, W]`, pulled towards zero.
+        known: `[B, 1, H, W]`, the share of the acceleration that the pull has left, 0 to 1.
+        mean_time: `[B, 1, H, W]`, weighted mean time of the flows; the mean velocity at that time is kept.
     """
     assert own.acceleration is not None  # it is quadratic
     known = torch.where(own.valid, known, torch.zeros_like(known))
     unpulled = own.acceleration / known.clamp_min(1e-3)
-    missing = (1.0 - known) * fill_from_around(unpulled, FAINT * known**POWER)
+    missing = (1.0 - known) * fill_from_around(unpulled, FILL_WEIGHT * known**FILL_POWER)
     missing = torch.where(own.valid, missing, torch.zeros_like(missing))
     return replace(own, velocity=own.velocity - 0.5 * mean_time * missing, acceleration=own.acceleration + missing)
 
 
 def _own(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> Tensor:
-    """What a shared motion does not explain of a flow `[..., 2, H, W]` that took the time `[..., 1, H, W]`."""
+    """The residual of a flow `[..., 2, H, W]` over a time `[..., 1, H, W]` after a shared motion."""
     return flow if shared is None else flow - shared.displacement_at(time)
 
 
@@ -312,7 +317,7 @@ class _VelocitySample:
 def _velocity_sample(flow: Tensor, step: float, readout: Readout, shared: SharedMotion | None) -> _VelocitySample:
     time = readout.flight_time(flow, step)
     usable = (flow.abs().amax(-3, keepdim=True) < MAX_FLOW) & (time.abs() > MIN_TIME)  # False for NaN
-    # Replaced before dividing: a pixel that is not usable must not put NaN into anyone's gradient.
+    # Replaced before dividing: a pixel that is not usable must not make a gradient NaN.
     time = torch.where(usable, time, torch.full_like(time, float(step)))
     flow = torch.where(usable, _own(flow, time, shared), torch.zeros_like(flow))
     return _VelocitySample(time, flow / time, usable)
@@ -323,7 +328,7 @@ def _weights(
 ) -> tuple[list[Tensor], Tensor]:
     """The weight of each velocity sample, `[..., 1, H, W]`, and the largest confidence of each pixel.
 
-    Dividing a flow by its time divides its error too, so a sample's weight carries the square of the time.
+    Dividing a flow by its time also divides its error, so the weight of a sample contains the square of the time.
     """
     weights, best = [], torch.zeros_like(samples[0].time)
     for step, sample_ in zip(sorted(flows), samples, strict=True):
@@ -335,7 +340,7 @@ def _weights(
     return weights, best
 
 
-def _moments(weights: list[Tensor], quantities: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
+def _weighted_means(weights: list[Tensor], quantities: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
     """The sum of the weights and the weighted mean of each quantity; zero where nothing has weight."""
     total = weights[0]
     for weight in weights[1:]:

@@ -171,16 +171,15 @@ def frame_motion(
     if not model.along_path:
         return _own_motion(frames, index, found, readout, model)
     trajectory = trajectory_along_path(found, path, readout, order=len(found), regularisation=model.regularisation)
-    way = " along the camera path" if path is not None else ""
     if len(found) == 2:
         return FrameMotion(trajectory, path is None and "no camera path through this gap: quadratic motion")
     [(step, flow)], [time] = frame.flows.items(), found
     near, far = (frames.get(index + count * step) for count in (1, 2))
     if neighbour is None or near is None or far is None or len(near.flows) < 2 or len(far.flows) < 2:
-        return FrameMotion(trajectory, f"one neighbour: linear motion{way}")
+        return FrameMotion(trajectory, f"one neighbour: linear motion{' along the camera path' if path else ''}")
     others = neighbour(index + step), near.flows[step], neighbour(index + 2 * step)
     borrowed = borrow_acceleration(trajectory, flow, time, readout, *others)
-    return FrameMotion(borrowed, f"one neighbour: linear motion{way}, with the neighbour's acceleration")
+    return FrameMotion(borrowed, "one neighbour: acceleration taken from that neighbour")
 
 
 def _own_motion(

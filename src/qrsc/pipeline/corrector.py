@@ -143,7 +143,7 @@ class Corrector:
         Frames without a time are one frame interval apart.
         """
         if not self.changes_nothing:
-            yield from self._opened().corrected(frames)
+            yield from self._new_stream().corrected(frames)
             return
         for index, frame in enumerate(timed(frames)):
             check_frame(frame.frame, index, None)
@@ -161,7 +161,7 @@ class Corrector:
         """
         if count < 1:
             raise ValueError(f"count must be one instant per frame interval or more, got {count!r}.")
-        yield from self._opened().between(frames, count)
+        yield from self._new_stream().between(frames, count)
 
-    def _opened(self) -> Stream:
+    def _new_stream(self) -> Stream:
         return Stream(self.settings, self.resolved, self.seconds)

@@ -1,4 +1,4 @@
-"""Where one scene ends and another begins, and which frames only repeat the one before."""
+"""Changes of scene, and frames that only repeat the previous one."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from torch import Tensor
 
 from qrsc.warp import backward_warp
 
-# Blocks of a repeated frame differ by coding noise alone: by at most this, on average over a block, in [0, 1].
+# Blocks of a repeated frame differ by coding noise alone: by at most this mean absolute difference, in [0, 1].
 REPEAT_DIFFERENCE = 1.5 / 255
 BLOCK = 8  # pixels
 
 THUMBNAIL = 80  # pixels of the longer side at which scenes are compared
-# Two pictures closer than this, mean absolute difference in [0, 1], are never a cut: nothing worth bridging is lost.
+# Two pictures with a smaller mean absolute difference, in [0, 1], are never a cut: correcting across it does no harm.
 CUT_DIFFERENCE = 0.04
-# At a cut, following the flow explains hardly more of the difference than chance does, and the flows there and back
-# contradict each other. See tests/test_scenes.py for the clips that these two separate.
+# At a cut, warping by the flow removes hardly more of the difference than chance does, and forward and backward flow
+# contradict each other. See tests/pipeline/test_scenes.py for the clips that these two separate.
 CUT_UNEXPLAINED = 0.5
 CUT_CONFIDENCE = 0.3
 
 
 def repeats(previous: Tensor, frame: Tensor) -> bool:
-    """Whether a frame shows nothing but the previous one again, down to coding noise.
+    """Whether a frame shows the same picture as the previous one, up to coding noise.
 
     Args:
         previous, frame: `[1, 3, H, W]`.
     """
-    # A few pixels tell most frames apart, at a hundredth of the cost.
+    # A sparse sample tells most frames apart, at a hundredth of the cost.
     few = (frame[:, 1:2, ::BLOCK, ::BLOCK] - previous[:, 1:2, ::BLOCK, ::BLOCK]).abs()
     if float(few.mean()) > 4.0 * REPEAT_DIFFERENCE:
         return False
-    difference = (frame[:, 1:2] - previous[:, 1:2]).abs()  # green holds most of the detail
+    difference = (frame[:, 1:2] - previous[:, 1:2]).abs()  # green carries most of the detail
     height, width = difference.shape[-2:]
     blocks = F.adaptive_avg_pool2d(difference, (max(1, height // BLOCK), max(1, width // BLOCK)))
     return bool(blocks.max() <= REPEAT_DIFFERENCE)
 
 
 def scene_changes(previous: Tensor, frame: Tensor, flow: Tensor, confidence: Tensor) -> bool:
-    """Whether a frame belongs to another scene than the previous one.
+    """Whether a frame belongs to a different scene from the previous one.
 
     Args:
         previous, frame: `[1, 3, H, W]`.
-        flow: `[1, 2, h, w]`, from the previous frame to this one, in pixels of its own size, which may be reduced.
-        confidence: `[1, 1, h, w]`, of the flow, by the agreement of both directions.
+        flow: `[1, 2, h, w]`, from the previous frame to this one, in pixels of its own grid, which may be smaller.
+        confidence: `[1, 1, h, w]`, of the flow, by forward-backward consistency.
     """
     if float(confidence.mean()) > CUT_CONFIDENCE:
         return False

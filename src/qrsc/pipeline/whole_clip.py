@@ -1,4 +1,4 @@
-"""A whole clip in one call."""
+"""Correction of a whole clip in one call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Clip = TypeVar("Clip", Tensor, npt.NDArray[Any])
 
 
 def correct(frames: Clip, readout: Readout | float, *, tau: float | None = None, **options: Any) -> Clip:
-    """Correct a clip that is an array.
+    """Correct a clip given as one array or tensor.
 
     Args:
         frames: a torch tensor `[T, 3, H, W]` of floats in [0, 1], or a numpy array `[T, H, W, 3]` of uint8, uint16 or

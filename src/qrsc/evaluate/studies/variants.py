@@ -94,11 +94,10 @@ def load_variant(variant: Variant) -> NetworkFusion:
 def uncorrected(
     frames: Iterable[Tensor], readout: Readout, tau: float, fusion: Fusion, count: int
 ) -> Iterator[FrameAndField]:
-    """Frames as they came, fused: what a network makes of the neighbours when no motion is solved for it.
+    """Frames as they came, fused without any correction: an ablation.
 
     Convention
-        As a method of `qrsc.evaluate.methods.registry`. Fields are zeros, all pixels count as valid, and time
-        distances are those of the rows.
+        As a method of `qrsc.evaluate.methods.registry`. What the fusion gets is `qrsc.pipeline.align.uncorrected`.
 
     Args:
         frames: `[3, H, W]` each.
