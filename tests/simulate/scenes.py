@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from qrsc.simulate.camera.curves import HomographyCurve, polynomial_layers
-from qrsc.simulate.camera.paths import Camera
+from qrsc.simulate.camera.motion_paths import Camera
 from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.textures import band_limited
+from qrsc.simulate.render.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
 from qrsc.simulate.render.truth import seen_points
-from qrsc.simulate.scene.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
 from qrsc.simulate.scene.worlds import World
 
 SIZE = (96, 128)

@@ -11,8 +11,8 @@ from qrsc.simulate.camera.styles import STYLES, draw_speeds
 from qrsc.simulate.output.preview import depth_colours, flow_colours
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
 from qrsc.simulate.render.rows import render_gs, render_rs, row_times
+from qrsc.simulate.render.surfaces import OPAQUE
 from qrsc.simulate.render.truth import correction_field, distortion_field, gs_kinematics, rs_flow, seen_points
-from qrsc.simulate.scene.surfaces import OPAQUE
 from qrsc.simulate.scene.worlds import World, sample_scenes
 from qrsc.timing import SCANS, Readout, Scan
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qrsc.simulate.camera.paths import Camera, Path
+from qrsc.simulate.camera.motion_paths import Camera, Path
 
 Seven = tuple[float, float, float, float, float, float, float]
 STEADY: Seven = (0.0,) * 7

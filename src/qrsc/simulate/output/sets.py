@@ -19,8 +19,8 @@ import torch
 from qrsc.simulate.output.writers import write_sequence
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
 from qrsc.simulate.render.clip import TruthGroup, render_clip
+from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import gs_kinematics, rs_flow
-from qrsc.simulate.scene.surfaces import Scene
 from qrsc.simulate.scene.worlds import World, sample_scenes
 from qrsc.timing import Readout
 

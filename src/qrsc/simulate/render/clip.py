@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from qrsc.data.layouts import Kind
-from qrsc.simulate.camera.paths import Camera
+from qrsc.simulate.camera.motion_paths import Camera
 from qrsc.simulate.camera.sensor import Sensor, apply_sensor
 from qrsc.simulate.render.rows import render_gs, render_rs, row_times
+from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import correction_field, distortion_field, rs_flow, rs_kinematics
-from qrsc.simulate.scene.surfaces import Scene
 from qrsc.timing import Readout
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from qrsc.simulate.camera.curves import invert_homographies
-from qrsc.simulate.scene.surfaces import Scene
+from qrsc.simulate.render.surfaces import Scene
 
 GPU_ELEMENTS = 1 << 24  # points on surfaces that a GPU works on at a time; 64 MiB for each intermediate
 

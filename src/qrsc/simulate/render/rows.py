@@ -22,7 +22,7 @@ from qrsc.simulate.render.rays import (
     pixel_grid,
     surface_groups,
 )
-from qrsc.simulate.scene.surfaces import OPAQUE, Scene
+from qrsc.simulate.render.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from qrsc.simulate.paint.gather import weighted_rows
 from qrsc.simulate.render.rays import Picks, cast, depth_within, inverse_rows, mask_opacity, pixel_grid, surface_groups
 from qrsc.simulate.render.rows import instant, row_times
-from qrsc.simulate.scene.surfaces import OPAQUE, Scene
+from qrsc.simulate.render.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
 
 # Newton's steps on the landing time: the row of a point is nearly linear in time over the correction that a step

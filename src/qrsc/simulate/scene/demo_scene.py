@@ -9,7 +9,7 @@ from qrsc.simulate.camera.curves import sampled_curve, sinusoids
 from qrsc.simulate.camera.pinhole import plane_homographies, rotation_matrices
 from qrsc.simulate.paint import street
 from qrsc.simulate.paint.atlas import build_atlas
-from qrsc.simulate.scene.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
+from qrsc.simulate.render.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
 
 GROUND = 1.6  # metres below the camera
 # Shake of the demonstration's camera: amplitude in per cent of the picture's width, frequency in cycles per frame

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from qrsc.simulate.paint.library import Thing
-from qrsc.simulate.scene.surfaces import OPAQUE
+from qrsc.simulate.render.surfaces import OPAQUE
 
 NOWHERE = (1.0, 1.0, -1.0, -1.0)  # an extent that holds nothing
 

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from qrsc.simulate.camera.curves import HomographyCurve, sampled_curve
-from qrsc.simulate.camera.paths import Camera, Path
+from qrsc.simulate.camera.motion_paths import Camera, Path
 from qrsc.simulate.camera.pinhole import plane_homographies
 from qrsc.simulate.camera.styles import STYLES, draw_camera, draw_speeds, draw_styles, scaled_motion
 from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.library import TextureLibrary
+from qrsc.simulate.render.surfaces import OPAQUE, Scene, Surfaces
 from qrsc.simulate.render.truth import gs_kinematics
 from qrsc.simulate.scene.furniture import Draw, Planes, joined
 from qrsc.simulate.scene.placement import (
@@ -27,7 +28,6 @@ from qrsc.simulate.scene.placement import (
     things,
     walls,
 )
-from qrsc.simulate.scene.surfaces import OPAQUE, Scene, Surfaces
 
 
 @dataclass(frozen=True)
