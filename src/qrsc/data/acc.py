@@ -19,10 +19,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qrsc.data.layouts import FrameFiles, SequenceFiles
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.data.layouts import FrameFiles, SequenceFiles, Split, given_readout, index_sequences
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import read_frame
+from qrsc.media.outputs import require_writable
 from qrsc.motion.consistency import consistency_confidence
 from qrsc.motion.trajectory import solve_trajectory
 from qrsc.timing import Readout
@@ -71,7 +73,7 @@ def measure_accelerations(
     sequences: Sequence[SequenceFiles],
     *,
     flow: FlowEstimator | None = None,
-    advance: Callable[[str], None] = lambda step: None,
+    advance: Callable[[], None] = lambda: None,
 ) -> Iterator[Acceleration]:
     """The mean |acceleration| of every frame that has both neighbours and a truth at the middle row.
 
@@ -91,7 +93,64 @@ def measure_accelerations(
                     mean = mean_acceleration(before_it, pairs[files.number], sequence.readout)
                     yield Acceleration(sequence.name, previous.number, mean)
             previous = files
-            advance(sequence.name)
+            advance()
+
+
+@dataclass(frozen=True)
+class AccList:
+    """A list of ACC that was written.
+
+    Attributes:
+        chosen: number of frames in the list.
+        measured: number of frames that the rule was applied to.
+        largest: the frame with the largest acceleration.
+    """
+
+    chosen: int
+    measured: int
+    largest: Acceleration
+
+
+def choose_acc(
+    root: Path,
+    output: Path,
+    *,
+    split: Split | None = None,
+    gamma: float | None = None,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> AccList:
+    """Apply the rule to BS-RSC and write the list of frames.
+
+    Args:
+        root: BS-RSC, or its test folder.
+        output: file for the list.
+        split: only this one; all that are there if None.
+        gamma: readout ratio; the data set's own if None.
+        overwrite: replace a file of that name.
+        progress: called for every frame.
+        cancel: stops the work within one frame; no list is written.
+
+    Raises:
+        ValueError: no frame has both neighbours and a truth, or `output` is a file of the data set.
+        FileExistsError: `output` exists, and `overwrite` was not given.
+    """
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder; the name of a file for the list was expected.")
+    sequences = index_sequences(root, "bsrsc", split=split, readout=given_readout(gamma, None))
+    frames = [frame for sequence in sequences for frame in sequence.frames]
+    inputs = [path for frame in frames for path in frame.files.values()]
+    require_writable({"--write": output}, inputs=inputs, overwrite=overwrite)
+    stage = Stage("measuring", len(frames), progress, cancel)
+    accelerations = list(measure_accelerations(sequences, advance=stage.advance))
+    if not accelerations:
+        raise ValueError(
+            f"no frame below {root} has both neighbours and a truth, so no acceleration can be measured. A sequence "
+            f"needs at least three frames; found {', '.join(sequence.name for sequence in sequences[:5])}."
+        )
+    chosen = write_list(output, accelerations, sequences[0].readout.gamma)
+    return AccList(chosen, len(accelerations), max(accelerations, key=lambda each: each.mean))
 
 
 def write_list(path: Path, accelerations: Sequence[Acceleration], gamma: float) -> int:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qrsc.data.layouts import Kind, SequenceFiles
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.data.dataset import index_data
+from qrsc.data.layouts import Kind, SequenceFiles, Split
 from qrsc.media.errors import MediaError
 from qrsc.media.image_folder import read_frame
 
@@ -73,6 +75,29 @@ def check_sequence(
         tuple(sizes),
         tuple(problems),
     )
+
+
+def check_data(
+    root: Path,
+    layout: str,
+    *,
+    split: Split | None = None,
+    list_file: Path | None = None,
+    thorough: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> list[SequenceReport]:
+    """Check every sequence of a data set.
+
+    Args:
+        root, layout, split, list_file: as for `index_data`.
+        thorough: decode every file; otherwise only the headers of PNG files are read.
+        progress: called for every frame.
+        cancel: stops the check within one frame.
+    """
+    sequences = index_data(root, layout, split=split, list_file=list_file)
+    stage = Stage("checking", sum(len(sequence.frames) for sequence in sequences), progress, cancel)
+    return [check_sequence(sequence, thorough=thorough, advance=stage.advance) for sequence in sequences]
 
 
 def report_lines(reports: Sequence[SequenceReport]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from qrsc.names import LayoutName as LayoutName
 from qrsc.names import Split as Split
-from qrsc.timing import Readout, parse_scan
+from qrsc.timing import Readout, Scan, parse_scan
 
 Kind = Literal["rolling", "first", "middle", "first_mask", "middle_mask"]
 
@@ -146,6 +146,15 @@ def index_sequences(
     if not sequences:
         raise FileNotFoundError(_nothing_found(start, layout))
     return sequences
+
+
+def given_readout(gamma: float | None, scan: Scan | None) -> Readout | None:
+    """The readout that replaces the layout's own, or None if no gamma is given."""
+    if gamma is None:
+        if scan is not None:
+            raise ValueError("--scan replaces the data set's own only together with --gamma; give both or neither.")
+        return None
+    return Readout(gamma, scan or "top-down")
 
 
 def frame_path(layout: Layout, folder: Path, kind: Kind, number: int, suffix: str = ".png") -> Path:

@@ -15,20 +15,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
 import torch
 from torch import Tensor
 
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.data.layouts import Kind
 from qrsc.flow.dis import DisFlow
 from qrsc.media.image_folder import list_frames, read_frames
 from qrsc.media.reader import read_video
 from qrsc.names import Mixing as Mixing
+from qrsc.simulate.output.writers import (
+    OutputLayout,
+    choose_layout_readout,
+    require_outputs,
+    sequence_folder,
+    write_clip,
+)
 from qrsc.simulate.render.clip import ClipFrame
-from qrsc.timing import Readout
+from qrsc.timing import Readout, Scan
 
 MIXINGS: tuple[Mixing, ...] = get_args(Mixing)
 
@@ -153,15 +161,89 @@ def rolling_from_video(
         RateTooLowError: see `require_fine_steps`; raised before the first frame.
         ValueError: the source ends before one frame has been read.
     """
-    if not (math.isfinite(fps) and 0 < fps <= source.rate):
-        raise ValueError(
-            f"the frame rate of the clip must be over 0 and at most that of its source, {source.rate:g}; got {fps:g}."
-        )
+    _require_rate(source, fps)
     if mixing not in MIXINGS:
         raise ValueError(f"unknown mixing {mixing!r}; choose one of {', '.join(MIXINGS)}.")
     if largest_step is not None:
         require_fine_steps(source, fps, readout, largest_step)
     return _assemble(source, source.rate / fps, readout, mixing, most)
+
+
+def simulate_footage(
+    source: Path,
+    output: Path,
+    rate: float,
+    *,
+    fps: float = 30.0,
+    layout: OutputLayout = "sim",
+    gamma: float | None = None,
+    scan: Scan = "top-down",
+    frames: int | None = None,
+    mixing: Mixing = "linear",
+    largest_step: float | None = LARGEST_STEP,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> int:
+    """Write rolling-shutter frames made from high-rate footage as one sequence.
+
+    Args:
+        source: a video or a folder of images.
+        output: folder for the sequence, in the same arrangement as a data set of one sequence.
+        rate: frames per second at which the footage was recorded.
+        fps: frame rate of the clip, at most `rate`.
+        layout: how the clip is stored.
+        gamma: readout ratio; that of the layout, or 0.8, if None.
+        scan: order in which rows are read.
+        frames: length of the clip; as long as the source allows if None.
+        mixing: `nearest` or `linear`.
+        largest_step: see `rolling_from_video`.
+        overwrite: replace a sequence of the same name.
+        progress: called for every frame of the footage while its motion is measured, then for every frame of the clip.
+        cancel: stops the work within one frame; nothing is left behind.
+
+    Returns:
+        How many frames were written.
+
+    Raises:
+        RateTooLowError: see `require_fine_steps`; nothing has been written.
+    """
+    readout = choose_layout_readout(layout, gamma, scan)
+    require_outputs(output, inputs=[source], overwrite=overwrite)
+    opened = open_source(source, rate)
+    _require_rate(opened, fps)
+    if largest_step is not None:
+        measuring = Stage("measuring motion", None, progress, cancel)
+        require_fine_steps(_counted(opened, measuring), fps, readout, largest_step)
+    made = rolling_from_video(opened, fps, readout, mixing=mixing, largest_step=None, most=frames)
+    return write_clip(
+        output / sequence_folder(layout, 0, 1),
+        layout,
+        made,
+        readout,
+        fps=fps,
+        notes={"source": source.name, "rate": rate, "fps": fps, "mixing": mixing},
+        force=overwrite,
+        stage=Stage("assembling", frames, progress, cancel),
+    )
+
+
+def _counted(source: Source, stage: Stage) -> Source:
+    """The same source, whose frames advance a stage."""
+
+    def frames() -> Iterator[Tensor]:
+        for frame in source.frames():
+            yield frame
+            stage.advance()
+
+    return replace(source, frames=frames)
+
+
+def _require_rate(source: Source, fps: float) -> None:
+    if not (math.isfinite(fps) and 0 < fps <= source.rate):
+        raise ValueError(
+            f"the frame rate of the clip must be over 0 and at most that of its source, {source.rate:g}; got {fps:g}."
+        )
 
 
 def _assemble(source: Source, ratio: float, readout: Readout, mixing: Mixing, most: int | None) -> Iterator[ClipFrame]:

@@ -16,7 +16,10 @@ from pathlib import Path
 
 import torch
 
-from qrsc.simulate.output.writers import write_sequence
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.simulate.output.render_device import render_device
+from qrsc.simulate.output.sheet import SHEET_FRAME, SHEET_SCENES, sheet_row, write_sheet
+from qrsc.simulate.output.writers import require_outputs, write_sequence
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
 from qrsc.simulate.render.clip import TruthGroup, render_clip
 from qrsc.simulate.render.surfaces import Scene
@@ -176,6 +179,48 @@ def prepare_set(
             _make(root / f"{scene:04d}", name, scene, world, readout)
         advance(name)
     return root
+
+
+def simulate_set(
+    name: str,
+    *,
+    scenes: int = SCENES,
+    preview: Path | None = None,
+    overwrite: bool = False,
+    cache: Path | None = None,
+    device: torch.device | str = "auto",
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> Path:
+    """Make the first scenes of a fixed set, and a contact sheet of them if `preview` names a file.
+
+    Args:
+        name, scenes, cache: as for `prepare_set`.
+        preview: picture file for the contact sheet.
+        overwrite: replace a sheet of the same name.
+        device: where to render; `auto` is CUDA or the CPU.
+        progress: called for every scene, then for every row of the sheet.
+        cancel: stops the work within one scene; scenes that are complete stay.
+
+    Returns:
+        The folder of the set, as from `prepare_set`.
+    """
+    _known(name)
+    require_outputs(None, preview, overwrite=overwrite)
+    chosen = render_device(device)
+    shown = min(scenes, SHEET_SCENES) if preview is not None else 0
+    rendering = Stage("rendering", scenes, progress, cancel)
+    folder = prepare_set(name, scenes, cache=cache, device=chosen, advance=lambda step: rendering.advance())
+    if preview is not None:
+        textures = set_textures().to(chosen)
+        drawing = Stage("drawing the sheet", shown, progress, cancel)
+        rows = []
+        for scene in range(shown):
+            world, readout = set_world(name, scene, textures=textures)
+            rows.append(sheet_row(world, readout, SHEET_FRAME))
+            drawing.advance()
+        write_sheet(preview, rows)
+    return folder
 
 
 def cache_folder() -> Path:

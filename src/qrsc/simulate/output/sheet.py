@@ -17,6 +17,9 @@ from qrsc.simulate.render.truth import rs_flow, rs_kinematics
 from qrsc.simulate.scene.worlds import World
 from qrsc.timing import Readout
 
+SHEET_SCENES = 5  # rows of a contact sheet
+SHEET_FRAME = 1  # the frame of each clip that it shows
+
 
 @torch.no_grad()
 def sheet_row(world: World, readout: Readout, frame: int) -> Tensor:

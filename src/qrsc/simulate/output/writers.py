@@ -16,7 +16,7 @@ import json
 import math
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -26,15 +26,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qrsc.backend.progress import Stage
 from qrsc.data.layouts import Layout, LayoutName, Split, frame_path, get_layout, index_sequences, write_clip_file
 from qrsc.media.atomic import atomic_folder
+from qrsc.media.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from qrsc.media.image_folder import list_frames, read_frame, write_frame
 from qrsc.media.mp4 import write_video
 from qrsc.names import OutputLayout as OutputLayout
+from qrsc.media.outputs import require_writable
 from qrsc.simulate.render.clip import TRUTH_NAMES, ClipFrame
-from qrsc.timing import Readout
+from qrsc.timing import Readout, Scan
 
 OUTPUT_LAYOUTS: tuple[OutputLayout, ...] = get_args(OutputLayout)
+OWN_LAYOUTS: tuple[OutputLayout, ...] = ("plain", "sim", "video")  # with files that state readout and truth
+DEFAULT_GAMMA = 0.8  # of layouts that do not fix it
 TRUTH_FILE = "truth.npz"
 NOTES_FILE = "truth.json"
 TEST_SHARE = 0.2
@@ -159,6 +164,33 @@ def write_videos(
     return count
 
 
+def write_clip(
+    folder: Path,
+    layout_name: OutputLayout,
+    frames: Iterable[ClipFrame],
+    readout: Readout,
+    *,
+    fps: float,
+    notes: Mapping[str, object],
+    force: bool = False,
+    stage: Stage,
+) -> int:
+    """Write a clip in any layout.
+
+    Args:
+        folder, layout_name, frames, readout, fps, notes, force: as for `write_sequence` and `write_videos`.
+        stage: advances with every frame.
+
+    Returns:
+        How many frames were written.
+    """
+    frames = _counted(frames, stage)
+    if layout_name == "video":
+        return write_videos(folder, frames, readout, fps, notes=notes, force=force)
+    own = notes if layout_name in OWN_LAYOUTS else None
+    return write_sequence(folder, layout_name, frames, readout, notes=own, force=force)
+
+
 def sequence_folder(layout_name: OutputLayout, index: int, count: int) -> Path:
     """Where the sequence of a number lies in a data set of so many, seen from its root.
 
@@ -168,11 +200,44 @@ def sequence_folder(layout_name: OutputLayout, index: int, count: int) -> Path:
     if layout_name not in OUTPUT_LAYOUTS:
         raise ValueError(f"unknown layout {layout_name!r}; choose one of {', '.join(OUTPUT_LAYOUTS)}.")
     name = f"{index:04d}"
-    if layout_name in ("plain", "sim", "video"):
+    if layout_name in OWN_LAYOUTS:
         return Path(name)
     held_out = max(1, math.ceil(TEST_SHARE * count)) if count > 1 else 0
     split: Split = "test" if index >= count - held_out else "train"
     return Path(split, "simtown", name) if layout_name == "carla" else Path(split, name)
+
+
+def choose_layout_readout(layout_name: OutputLayout, gamma: float | None, scan: Scan) -> Readout:
+    """The readout of new clips: gamma is that of the layout, or `DEFAULT_GAMMA`, if None."""
+    own = None if layout_name == "video" else get_layout(layout_name).readout
+    usual = DEFAULT_GAMMA if own is None else own.gamma
+    readout = Readout(usual if gamma is None else gamma, scan)
+    if layout_name != "video":
+        require_layout_readout(layout_name, readout)
+    return readout
+
+
+def require_outputs(
+    folder: Path | None, picture: Path | None = None, *, inputs: Sequence[Path] = (), overwrite: bool = False
+) -> None:
+    """Refuse outputs that cannot or must not be written, before anything is rendered.
+
+    Args:
+        folder: for the sequences, if there is one.
+        picture: for the contact sheet, if there is one.
+        inputs: files and folders that are read, and never touched.
+        overwrite: sequences and pictures of the same names may be replaced.
+    """
+    if folder is not None and folder.is_file():
+        raise FileExistsError(f"{folder} is a file; a folder for the clips was expected.")
+    if folder is not None and folder.is_dir() and any(folder.iterdir()) and not overwrite:
+        raise FileExistsError(
+            f"the folder {folder} is not empty. Choose another one, or give --force: sequences of the same names are "
+            "then replaced."
+        )
+    if picture is not None and (picture.suffix.lower() not in PICTURE_SUFFIXES or picture.is_dir()):
+        raise ValueError(f"{picture} cannot be a picture; choose a file name ending in {', '.join(PICTURE_SUFFIXES)}.")
+    require_writable({"OUT": folder, "--preview": picture}, inputs=inputs, overwrite=overwrite, how="--force")
 
 
 def require_layout_readout(layout_name: LayoutName, readout: Readout) -> None:
@@ -201,6 +266,12 @@ def _write_frames(
             truth.add(frame.number, frame.truth)
             count += 1
     return count
+
+
+def _counted(frames: Iterable[ClipFrame], stage: Stage) -> Iterator[ClipFrame]:
+    for frame in frames:
+        yield frame
+        stage.advance()
 
 
 def _without_masks(frames: Iterable[ClipFrame]) -> Iterator[ClipFrame]:
