@@ -7,8 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc.data.acc import THRESHOLD, Acceleration, keep_listed, measure_accelerations, read_list, write_list
-from qrsc.data.check import check_sequence, report_lines
+from qrsc.backend.progress import Progress
+from qrsc.data.acc import (
+    THRESHOLD,
+    Acceleration,
+    choose_acc,
+    keep_listed,
+    measure_accelerations,
+    read_list,
+    write_list,
+)
+from qrsc.data.check import check_data, check_sequence, report_lines
 from qrsc.data.dataset import Dataset, TruthInstant, index_data, load_frame, split_at_gaps
 from qrsc.data.layouts import LAYOUTS, Kind, LayoutName, get_layout, index_sequences
 from qrsc.flow import FlowPair
@@ -176,6 +185,33 @@ def test_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     write_list(tmp_path / "other.txt", [Acceleration("elsewhere", 1, 9.0)], 0.4)
     with pytest.raises(ValueError, match="names no frame that is here"):
         keep_listed(index_sequences(tmp_path, "bsrsc"), read_list(tmp_path / "other.txt"), tmp_path / "other.txt")
+
+
+def test_an_acc_list_never_replaces_a_frame(tmp_path: Path) -> None:
+    write_clip(tmp_path, "bsrsc", [0, 1, 2])
+    frame = index_sequences(tmp_path, "bsrsc")[0].frames[1].files["rolling"]
+    before = frame.read_bytes()
+    with pytest.raises(ValueError, match="the original is never touched"):
+        choose_acc(tmp_path, frame, overwrite=True)
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        choose_acc(tmp_path, tmp_path, overwrite=True)
+    assert frame.read_bytes() == before
+
+
+def test_progress_counts_frames(tmp_path: Path) -> None:
+    write_clip(tmp_path, "bsrsc", [0, 1, 2])
+    heard: list[tuple[str, int, int | None]] = []
+
+    def hear(now: Progress) -> None:
+        heard.append((now.stage, now.done, now.total))
+
+    [report] = check_data(tmp_path, "bsrsc", progress=hear)
+    found = choose_acc(tmp_path, tmp_path / "list.txt", progress=hear)
+    assert heard == [(stage, done, 3) for stage in ("checking", "measuring") for done in (1, 2, 3)]
+    assert report.problems == ()
+    assert found.measured == 1
+    assert found.largest.number == 1
+    assert len(read_list(tmp_path / "list.txt")) == found.chosen
 
 
 def test_real_samples_load_without_special_cases(real_data: Path) -> None:

@@ -161,9 +161,7 @@ def rolling_from_video(
         RateTooLowError: see `require_fine_steps`; raised before the first frame.
         ValueError: the source ends before one frame has been read.
     """
-    _require_rate(source, fps)
-    if mixing not in MIXINGS:
-        raise ValueError(f"unknown mixing {mixing!r}; choose one of {', '.join(MIXINGS)}.")
+    _require_possible(source, fps, mixing)
     if largest_step is not None:
         require_fine_steps(source, fps, readout, largest_step)
     return _assemble(source, source.rate / fps, readout, mixing, most)
@@ -211,7 +209,7 @@ def simulate_footage(
     readout = choose_layout_readout(layout, gamma, scan)
     require_outputs(output, inputs=[source], overwrite=overwrite)
     opened = open_source(source, rate)
-    _require_rate(opened, fps)
+    _require_possible(opened, fps, mixing)
     if largest_step is not None:
         measuring = Stage("measuring motion", None, progress, cancel)
         require_fine_steps(_counted(opened, measuring), fps, readout, largest_step)
@@ -239,11 +237,13 @@ def _counted(source: Source, stage: Stage) -> Source:
     return replace(source, frames=frames)
 
 
-def _require_rate(source: Source, fps: float) -> None:
+def _require_possible(source: Source, fps: float, mixing: str) -> None:
     if not (math.isfinite(fps) and 0 < fps <= source.rate):
         raise ValueError(
             f"the frame rate of the clip must be over 0 and at most that of its source, {source.rate:g}; got {fps:g}."
         )
+    if mixing not in MIXINGS:
+        raise ValueError(f"unknown mixing {mixing!r}; choose one of {', '.join(MIXINGS)}.")
 
 
 def _assemble(source: Source, ratio: float, readout: Readout, mixing: Mixing, most: int | None) -> Iterator[ClipFrame]:
