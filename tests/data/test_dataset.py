@@ -44,10 +44,10 @@ def pictures(number: int, layout: LayoutName) -> dict[Kind, Tensor]:
     return found
 
 
-def write_clip(root: Path, layout: LayoutName, numbers: list[int], suffix: str = ".png") -> list[ClipFrame]:
+def write_clip(root: Path, layout: LayoutName, numbers: list[int]) -> list[ClipFrame]:
     frames = [ClipFrame(number, pictures(number, layout)) for number in numbers]
     readout = get_layout(layout).readout or Readout(0.7, "left-right")
-    write_sequence(root / sequence_folder(layout, 0, 1), layout, frames, readout, suffix=suffix)
+    write_sequence(root / sequence_folder(layout, 0, 1), layout, frames, readout)
     return frames
 
 
@@ -89,7 +89,10 @@ def test_a_frame_without_truth_is_a_neighbour_only(tmp_path: Path) -> None:
 
 
 def test_rgba_and_jpg_copies_are_read(tmp_path: Path) -> None:
-    write_clip(tmp_path / "jpg", "carla", [0, 1, 2], suffix=".jpg")
+    write_clip(tmp_path / "jpg", "carla", [0, 1, 2])
+    for path in (tmp_path / "jpg").rglob("*.png"):
+        write_frame(path.with_suffix(".jpg"), read_frame(path).frame)
+        path.unlink()
     [sample] = Dataset(index_data(tmp_path / "jpg", "carla"), frames=3, at="first")
     assert sample.frames.shape == (3, 3, *SIZE)
     frames = write_clip(tmp_path / "rgba", "carla", [0, 1, 2])

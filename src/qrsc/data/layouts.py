@@ -35,14 +35,12 @@ class Layout:
         names: by kind, the file of frame `n` inside its sequence's folder, without suffix, as a format of `n`.
         readout: how its camera reads, or None where each sequence says so in `clip.json`.
         marker: a file that the original puts beside the frames, written but not required.
-        depth: folders between the split and the sequence (the towns of Carla-RS).
     """
 
     title: str
     names: dict[Kind, str]
     readout: Readout | None
     marker: str | None = None
-    depth: int = 0
 
 
 _LAYOUTS: dict[LayoutName, Layout] = {
@@ -56,7 +54,6 @@ _LAYOUTS: dict[LayoutName, Layout] = {
         },
         Readout(1.0),
         marker="gt_vel.log",
-        depth=1,
     ),
     "fastec": Layout(
         "Fastec-RS",
@@ -157,11 +154,11 @@ def given_readout(gamma: float | None, scan: Scan | None) -> Readout | None:
     return Readout(gamma, scan or "top-down")
 
 
-def frame_path(layout: Layout, folder: Path, kind: Kind, number: int, suffix: str = ".png") -> Path:
+def frame_path(layout: Layout, folder: Path, kind: Kind, number: int) -> Path:
     """Where a file of a frame lies in a sequence's folder."""
     if kind not in layout.names:
         raise ValueError(f"{layout.title} has no {kind!r} files; it has {', '.join(layout.names)}.")
-    return folder / (layout.names[kind].format(number) + suffix)
+    return folder / (layout.names[kind].format(number) + ".png")
 
 
 def write_clip_file(folder: Path, readout: Readout) -> None:

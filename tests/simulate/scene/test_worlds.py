@@ -9,7 +9,9 @@ import torch
 
 from qrsc.simulate.camera.styles import STYLES, draw_speeds
 from qrsc.simulate.output.preview import depth_colours, flow_colours
+from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
+from qrsc.simulate.paint.textures import band_limited
 from qrsc.simulate.render.rows import render_gs, render_rs, row_times
 from qrsc.simulate.render.surfaces import OPAQUE
 from qrsc.simulate.render.truth import correction_field, distortion_field, gs_kinematics, rs_flow, seen_points
@@ -29,7 +31,12 @@ def library() -> TextureLibrary:
 
 @pytest.fixture(scope="module")
 def smooth_library() -> TextureLibrary:
-    return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64, smooth=True)
+    """Band-limited textures in place of all others."""
+    generator = torch.Generator().manual_seed(0)
+    painted = texture_library(generator, variety=1, resolution=64)
+    count = painted.colours.offset.shape[0]
+    smooth = [band_limited(256, 256, generator, waves=8, shortest=100.0) for _ in range(count)]
+    return replace(painted, colours=build_atlas(smooth))
 
 
 def _world(library: TextureLibrary, batch: int = 3, style: str = "mixed", seed: int = 1, speed: float = 4.0) -> World:

@@ -167,14 +167,7 @@ def polynomial_layers(affine: Tensor, depth: Tensor) -> HomographyCurve:
     return HomographyCurve(coefficients.unsqueeze(2))
 
 
-def sampled_curve(
-    matrices: Callable[[Tensor], Tensor],
-    start: float,
-    stop: float,
-    *,
-    pieces_per_frame: int = PIECES_PER_FRAME,
-    degree: int = DEGREE,
-) -> HomographyCurve:
+def sampled_curve(matrices: Callable[[Tensor], Tensor], start: float, stop: float) -> HomographyCurve:
     """A curve through any function of time, good between two times.
 
     Args:
@@ -184,14 +177,14 @@ def sampled_curve(
     """
     if not stop > start:
         raise ValueError(f"stop must lie after start, got start = {start!r} and stop = {stop!r}.")
-    pieces = max(1, round((stop - start) * pieces_per_frame))
+    pieces = max(1, round((stop - start) * PIECES_PER_FRAME))
     step = (stop - start) / pieces
     # Chebyshev-Lobatto nodes: the ends belong to both neighbours, so that the pieces meet.
-    nodes = 0.5 - 0.5 * torch.cos(torch.pi * torch.arange(degree + 1, dtype=torch.float64) / degree)
+    nodes = 0.5 - 0.5 * torch.cos(torch.pi * torch.arange(DEGREE + 1, dtype=torch.float64) / DEGREE)
     times = start + step * (torch.arange(pieces, dtype=torch.float64)[:, None] + nodes)
     values = matrices(times.flatten()).double()
-    values = values.reshape(*values.shape[:2], pieces, degree + 1, 3, 3)
-    powers = nodes[:, None] ** torch.arange(degree + 1, dtype=torch.float64)
+    values = values.reshape(*values.shape[:2], pieces, DEGREE + 1, 3, 3)
+    powers = nodes[:, None] ** torch.arange(DEGREE + 1, dtype=torch.float64)
     coefficients = torch.einsum("pn,bsknij->bskpij", torch.linalg.inv(powers).to(values.device), values)
     return HomographyCurve(coefficients, start, step)
 
@@ -209,24 +202,3 @@ def sinusoids(times: Tensor, amplitude: Tensor, frequency: Tensor, phase: Tensor
     """
     angle = 2.0 * torch.pi * frequency[..., None, :] * times[:, None] + phase[..., None, :]
     return (amplitude[..., None, :] * angle.sin()).sum(-1)
-
-
-def shaken_layers(
-    affine: Tensor, depth: Tensor, shake: Callable[[Tensor], Tensor], start: float, stop: float
-) -> HomographyCurve:
-    """Polynomial layers with a shift of the whole picture on top, as an unsteady hand adds it.
-
-    Args:
-        affine, depth: as for `polynomial_layers`.
-        shake: takes times `[N]` and returns the shift (dx, dy) in pixels as `[B, 2, N]`.
-        start, stop: as for `sampled_curve`.
-    """
-    steady = polynomial_layers(affine, depth)
-
-    def matrices(times: Tensor) -> Tensor:
-        moved = steady.matrices(times).clone()  # [B, S, N, 3, 3]
-        shift = shake(times).to(moved).transpose(1, 2)[:, None]  # [B, 1, N, 2]
-        moved[..., :2, 2] += shift * moved[..., 2, 2][..., None]
-        return moved
-
-    return sampled_curve(matrices, start, stop)

@@ -37,7 +37,6 @@ TRUTH: tuple[TruthGroup, ...] = ("flows", "fields", "camera")
 
 # Seeds that only the fixed sets use. Everything that trains or lets a user choose a seed stays below.
 FIRST_RESERVED_SEED = 2**31
-LAST_RESERVED_SEED = 2**32 - 1
 _SEEDS_PER_SET = 2**20
 _SEEDS_PER_SCENE = 2**10
 
@@ -53,14 +52,12 @@ class FixedSet:
     """What is common to the scenes of a set.
 
     Attributes:
-        about: what it is for.
         styles: ways to move, taken in turn.
         speeds: from and to which typical image speed, in per cent of the width per frame.
         hidden: least part of the pixels inside the frame that the next frame hides or uncovers elsewhere.
         acceleration: least lasting change of the image's velocity per frame, as a part of its speed.
     """
 
-    about: str
     styles: tuple[str, ...]
     speeds: tuple[float, float]
     hidden: float = 0.0
@@ -68,22 +65,17 @@ class FixedSet:
 
 
 FIXED_SETS: dict[str, FixedSet] = {
-    "sim-easy": FixedSet("slow, smooth motion", ("panning", "walking", "roll", "zoom"), (0.3, 1.5)),
-    "sim-shake": FixedSet("a camera held in the hand, 2 to 30 Hz", ("hand shake",), (1.0, 6.0)),
-    "sim-drive": FixedSet("a camera on a car", ("driving",), (1.0, 8.0)),
-    "sim-occlusion": FixedSet("near things that hide others", ("driving", "walking"), (2.0, 8.0), hidden=0.03),
-    "sim-nonlinear": FixedSet(
-        "motion that speeds up, slows down and turns",
-        ("walking", "roll", "panning", "zoom"),
-        (3.0, 10.0),
-        acceleration=0.35,
-    ),
+    # Slow, smooth motion.
+    "sim-easy": FixedSet(("panning", "walking", "roll", "zoom"), (0.3, 1.5)),
+    # A hand-held camera, 2 to 30 Hz.
+    "sim-shake": FixedSet(("hand shake",), (1.0, 6.0)),
+    # A camera on a car.
+    "sim-drive": FixedSet(("driving",), (1.0, 8.0)),
+    # Near objects that hide others.
+    "sim-occlusion": FixedSet(("driving", "walking"), (2.0, 8.0), hidden=0.03),
+    # Motion that speeds up, slows down and turns.
+    "sim-nonlinear": FixedSet(("walking", "roll", "panning", "zoom"), (3.0, 10.0), acceleration=0.35),
 }
-
-
-def is_reserved_seed(seed: int) -> bool:
-    """Whether a seed belongs to the fixed test sets, and must not be used for training."""
-    return FIRST_RESERVED_SEED <= seed <= LAST_RESERVED_SEED
 
 
 def require_free_seed(seed: int) -> int:
@@ -187,7 +179,6 @@ def simulate_set(
     scenes: int = SCENES,
     preview: Path | None = None,
     overwrite: bool = False,
-    cache: Path | None = None,
     device: torch.device | str = "auto",
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
@@ -195,7 +186,7 @@ def simulate_set(
     """Make the first scenes of a fixed set, and a contact sheet of them if `preview` names a file.
 
     Args:
-        name, scenes, cache: as for `prepare_set`.
+        name, scenes: as for `prepare_set`.
         preview: picture file for the contact sheet.
         overwrite: replace a sheet of the same name.
         device: where to render; `auto` is CUDA or the CPU.
@@ -210,7 +201,7 @@ def simulate_set(
     chosen = render_device(device)
     shown = min(scenes, SHEET_SCENES) if preview is not None else 0
     rendering = Stage("rendering", scenes, progress, cancel)
-    folder = prepare_set(name, scenes, cache=cache, device=chosen, advance=lambda step: rendering.advance())
+    folder = prepare_set(name, scenes, device=chosen, advance=lambda step: rendering.advance())
     if preview is not None:
         textures = set_textures().to(chosen)
         drawing = Stage("drawing the sheet", shown, progress, cancel)

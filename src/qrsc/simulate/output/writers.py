@@ -100,7 +100,6 @@ def write_sequence(
     notes: Mapping[str, object] | None = None,
     precision: torch.dtype = torch.float32,
     force: bool = False,
-    suffix: str = ".png",
 ) -> int:
     """Write a clip as one sequence of a layout.
 
@@ -112,7 +111,6 @@ def write_sequence(
         notes: how the clip was made, for `truth.json`.
         precision: of the truth, see above.
         force: replace a sequence of this layout that is there already.
-        suffix: `.png`, or `.jpg` with some loss.
 
     Returns:
         How many frames were written.
@@ -123,7 +121,7 @@ def write_sequence(
     layout = get_layout(layout_name)
     require_layout_readout(layout_name, readout)
     with _replacing(folder, layout_name, force) as work:
-        count = _write_frames(work, layout, frames, precision, suffix)
+        count = _write_frames(work, layout, frames, precision)
         if count == 0:
             raise ValueError(f"there are no frames for {folder}: a sequence needs at least one.")
         if layout.readout is None:
@@ -142,7 +140,6 @@ def write_videos(
     fps: float,
     *,
     notes: Mapping[str, object] | None = None,
-    precision: torch.dtype = torch.float32,
     force: bool = False,
 ) -> int:
     """Write a clip as `rolling.mp4`, `first.mp4` and `middle.mp4` with the files beside it; masks are left out.
@@ -152,7 +149,7 @@ def write_videos(
     with _replacing(folder, "video", force) as work:
         # The frames wait on disk: three encoders take them one after the other, and memory stays bounded.
         waiting = work / ".frames"
-        count = write_sequence(waiting, "sim", _without_masks(frames), readout, notes=notes, precision=precision)
+        count = write_sequence(waiting, "sim", _without_masks(frames), readout, notes=notes)
         for part, name in (("RS", "rolling"), ("GS_first", "first"), ("GS_middle", "middle")):
             if (waiting / part).is_dir():
                 stored = (read_frame(path).frame for path in list_frames(waiting / part))
@@ -251,16 +248,14 @@ def require_layout_readout(layout_name: LayoutName, readout: Readout) -> None:
         )
 
 
-def _write_frames(
-    folder: Path, layout: Layout, frames: Iterable[ClipFrame], precision: torch.dtype, suffix: str
-) -> int:
+def _write_frames(folder: Path, layout: Layout, frames: Iterable[ClipFrame], precision: torch.dtype) -> int:
     """Pictures and truth of all frames; returns how many there were."""
     count = 0
     with TruthWriter(folder / TRUTH_FILE, precision) as truth:
         for frame in frames:
             for kind in layout.names:
                 if kind in frame.pictures:
-                    path = frame_path(layout, folder, kind, frame.number, suffix)
+                    path = frame_path(layout, folder, kind, frame.number)
                     path.parent.mkdir(exist_ok=True)
                     write_frame(path, _as_picture(frame.pictures[kind]))
             truth.add(frame.number, frame.truth)

@@ -32,11 +32,6 @@ class Atlas:
     height: Tensor
     width: Tensor
 
-    @property
-    def count(self) -> int:
-        """How many textures there are."""
-        return self.offset.shape[0]
-
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Atlas:
         """The same textures on another device or in another precision."""
         return Atlas(

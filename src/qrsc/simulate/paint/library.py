@@ -93,7 +93,6 @@ def texture_library(
     photographs: Sequence[Tensor] = (),
     variety: int = 4,
     resolution: int = 512,
-    smooth: bool = False,
 ) -> TextureLibrary:
     """A stock of textures, painted from a seed and, if there are any, from photographs.
 
@@ -102,7 +101,6 @@ def texture_library(
         photographs: pictures `[3, h, w]`, RGB in 0 to 1, that most surfaces will then be covered with.
         variety: how many textures of each kind are painted.
         resolution: texels along the height of a texture.
-        smooth: band-limited textures in place of all others, for tests that ask for exactness.
     """
     if variety < 1 or resolution < 16:
         raise ValueError(f"variety must be at least 1 and resolution 16; got {variety} and {resolution}.")
@@ -116,7 +114,7 @@ def texture_library(
     roads = tuple(
         shelves.colour(street.pavement(resolution, 2 * resolution, generator, line=0.97)) for _ in range(variety)
     )
-    stock = TextureLibrary(
+    return TextureLibrary(
         backdrops=backdrops + photos[: 2 * variety],
         grounds=grounds + photos[:variety],
         walls=walls + photos,
@@ -124,8 +122,7 @@ def texture_library(
         fronts=_fronts(shelves, generator, variety, resolution),
         anything=boards + walls + photos + photos,
         posts=tuple(
-            shelves.colour(street.post(resolution, max(8, resolution // 32), generator, bands=number % 2 == 0))
-            for number in range(variety)
+            shelves.colour(street.post(resolution, max(8, resolution // 32), generator)) for _ in range(variety)
         ),
         vehicles=tuple(
             shelves.thing(street.van(resolution // 2, resolution, generator, _paint(generator)), 4.8, 2.3)
@@ -141,14 +138,9 @@ def texture_library(
         lattices=tuple(shelves.mask(shapes.lattice(resolution // 2, generator)) for _ in range(variety)),
         foliage=tuple(shelves.mask(shapes.foliage(resolution, generator)) for _ in range(variety)),
         shadow=shelves.mask(street.soft_shadow(64, 128)),
-        colours=build_atlas(_smoothed(shelves.colours, generator) if smooth else shelves.colours),
+        colours=build_atlas(shelves.colours),
         masks=build_atlas(shelves.masks),
     )
-    return stock
-
-
-def _smoothed(colours: list[Tensor], generator: torch.Generator) -> list[Tensor]:
-    return [textures.band_limited(256, 256, generator, waves=8, shortest=100.0) for _ in colours]
 
 
 def _paint(generator: torch.Generator) -> Colour:

@@ -12,19 +12,18 @@ from qrsc.media.image_folder import list_frames, read_frame
 from qrsc.simulate.paint.textures import fractal_noise
 
 
-def load_photographs(folder: Path | str, *, longest: int = 1024, most: int | None = None) -> list[Tensor]:
+def load_photographs(folder: Path | str, *, longest: int = 1024) -> list[Tensor]:
     """The pictures of a folder, in the order of their names.
 
     Args:
         folder: holds the pictures, in any format that frames can have.
         longest: larger pictures are scaled down to this length of their longer side.
-        most: read at most so many.
 
     Returns:
         `[3, h, w]` each, RGB in 0 to 1.
     """
     pictures = []
-    for path in list_frames(Path(folder))[:most]:
+    for path in list_frames(Path(folder)):
         picture = read_frame(path).frame
         scale = longest / max(picture.shape[1:])
         if scale < 1.0:

@@ -172,8 +172,8 @@ def pavement(height: int, width: int, generator: torch.Generator, *, line: float
     return ground.clamp(0.0, 1.0)
 
 
-def post(height: int, width: int, generator: torch.Generator, *, bands: bool = True) -> Tensor:
-    """A painted metal post: round, lit from the left, with rust and perhaps a few bands."""
+def post(height: int, width: int, generator: torch.Generator) -> Tensor:
+    """A painted metal post: round, lit from the left, with rust and a few coloured bands."""
     across = torch.linspace(-1.0, 1.0, width)[None]
     light = 0.25 + 0.75 * (1.0 - (across + 0.35).square()).clamp(0.0, 1.0)
     rust = fractal_noise(height, width, generator, cells=12, octaves=6)
@@ -191,7 +191,7 @@ def post(height: int, width: int, generator: torch.Generator, *, bands: bool = T
     return (metal * (0.4 + 0.6 * light)).clamp(0.0, 1.0)
 
 
-def leaves(height: int, width: int, generator: torch.Generator, *, trunk: bool = True) -> tuple[Tensor, Tensor]:
+def leaves(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A tree: colour and mask."""
     y = torch.linspace(-1.0, 1.0, height)[:, None]
     x = torch.linspace(-1.0, 1.0, width)[None]
@@ -201,14 +201,12 @@ def leaves(height: int, width: int, generator: torch.Generator, *, trunk: bool =
     mask = ((crown + 0.22 * coarse + 0.22 * fine) / 0.08).clamp(0.0, 1.0)
     light = (0.45 - 0.35 * y - 0.25 * x + 0.12 * coarse + 0.2 * fine).clamp(0.0, 1.0)
     colour = tinted(light.expand(height, width), (0.05, 0.1, 0.03), (0.5, 0.6, 0.22))
-    if trunk:
-        bark = fractal_noise(height, width, generator, cells=16, octaves=5)
-        wood = ((0.07 - (x + 0.02 * coarse).abs() + 0.04 * (y - 0.2).clamp_min(0)) / 0.01).clamp(0.0, 1.0) * (y > 0.0)
-        behind = (1.0 - mask) * wood
-        brown = tinted((0.4 + 0.15 * bark - 1.5 * x).clamp(0, 1), (0.12, 0.08, 0.05), (0.45, 0.36, 0.27))
-        colour = torch.where(behind > 0.5, brown, colour)
-        mask = torch.maximum(mask, wood)
-    return colour, mask[None]
+    bark = fractal_noise(height, width, generator, cells=16, octaves=5)
+    trunk = ((0.07 - (x + 0.02 * coarse).abs() + 0.04 * (y - 0.2).clamp_min(0)) / 0.01).clamp(0.0, 1.0) * (y > 0.0)
+    behind = (1.0 - mask) * trunk
+    brown = tinted((0.4 + 0.15 * bark - 1.5 * x).clamp(0, 1), (0.12, 0.08, 0.05), (0.45, 0.36, 0.27))
+    colour = torch.where(behind > 0.5, brown, colour)
+    return colour, torch.maximum(mask, trunk)[None]
 
 
 def hills(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

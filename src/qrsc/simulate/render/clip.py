@@ -85,7 +85,6 @@ def render_clip(
     truth: Collection[TruthGroup] = (),
     camera: Camera | None = None,
     exposure: float = 0.0,
-    samples: int = 1,
 ) -> Iterator[ClipFrame]:
     """The frames of a clip, each rendered when it is asked for, on the scene's device.
 
@@ -97,7 +96,6 @@ def render_clip(
         truth: which groups of `TRUTH_NAMES` are wanted.
         camera: that of the scene; the group `camera` needs it.
         exposure: how long each row, and the truth, is exposed, in frame intervals; over 0 gives motion blur.
-        samples: rays per pixel and direction.
     """
     if scene.batch != 1:
         raise ValueError(f"a clip shows one scene, got a batch of {scene.batch}.")
@@ -109,16 +107,14 @@ def render_clip(
     if camera is None and "camera" in truth:
         raise ValueError("the truth about the camera was asked for, but no camera was given.")
     for number in range(frames):
-        pictures: dict[Kind, Tensor] = {
-            "rolling": render_rs(scene, readout, number, exposure=exposure, samples=samples)[0]
-        }
+        pictures: dict[Kind, Tensor] = {"rolling": render_rs(scene, readout, number, exposure=exposure)[0]}
         values: dict[str, Tensor] = {}
         if "flows" in truth:
             values |= _flows(scene, readout, number, frames)
         for at, picture, mask in _INSTANTS:
             time = number + readout.instant(at)
             if picture in kinds:
-                pictures[picture] = render_gs(scene, time, exposure=exposure, samples=samples)[0]
+                pictures[picture] = render_gs(scene, time, exposure=exposure)[0]
             if mask in kinds or "fields" in truth:
                 fields = _fields(scene, readout, number, time, at, with_correction="fields" in truth)
                 if mask in kinds:

@@ -19,9 +19,7 @@ PITCH_SHAKE = ((1.5, 0.05), (0.6, 0.09), (0.1, 0.16))
 ROLL_SHAKE = ((0.9, 0.05), (0.3, 0.09))
 
 
-def demo_scene(
-    size: tuple[int, int] = (480, 640), frames: int = 30, seed: int = 0, *, device: torch.device | str = "cpu"
-) -> Scene:
+def demo_scene(size: tuple[int, int] = (480, 640), frames: int = 30, seed: int = 0) -> Scene:
     """A street with straight posts, shaken so that a rolling shutter visibly bends them.
 
     Args:
@@ -51,7 +49,7 @@ def demo_scene(
             torch.full((1, len(times)), focal, dtype=torch.float64), centre, rotation, position, origin, axis_u, axis_v
         )
 
-    scene = Scene(
+    return Scene(
         size,
         sampled_curve(matrices, -2.0, frames + 2.0),
         Surfaces.of([surfaces]),
@@ -59,7 +57,6 @@ def demo_scene(
         build_atlas(masks),
         torch.full((1, 3), 0.5),
     )
-    return scene.to(device)
 
 
 def _shake(generator: torch.Generator, width: int, focal: float) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -38,13 +38,11 @@ class World:
         scene: what `render` and `truth` work on.
         camera: poses and intrinsics at any time.
         styles: name of each clip's way to move.
-        frames: how many frames it was made for.
     """
 
     scene: Scene
     camera: Camera
     styles: tuple[str, ...]
-    frames: int
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> World:
         """The same worlds on another device or in another precision."""
@@ -60,7 +58,6 @@ def sample_scenes(
     textures: TextureLibrary,
     frames: int = 3,
     speed: Tensor | float | None = None,
-    device: torch.device | str | None = None,
 ) -> World:
     """Random worlds, seen by cameras that move in a style.
 
@@ -73,11 +70,10 @@ def sample_scenes(
         frames: length of the clips; a world is good for times from -1 to `frames + 1`.
         speed: typical image speed in pixels per frame, one for all or `[B]`; drawn from a heavy-tailed distribution
             if None.
-        device: where the scenes will be; where the textures are if None.
     """
     if batch < 1 or frames < 1:
         raise ValueError(f"batch and frames must be at least 1; got {batch} and {frames}.")
-    device = textures.colours.texels.device if device is None else torch.device(device)
+    device = textures.colours.texels.device
     draw = Draw(batch, generator)
     styles = draw_styles(style, batch, generator)
     drone = styles == list(STYLES).index("drone")
@@ -103,7 +99,7 @@ def sample_scenes(
     curve = _curve(planes.to(device), camera.to(device), frames)
     scene = replace(scene, curve=curve, colours=textures.colours, masks=textures.masks)
     names = list(STYLES)
-    world = World(scene, camera, tuple(names[number] for number in styles.tolist()), frames)
+    world = World(scene, camera, tuple(names[number] for number in styles.tolist()))
     return world.to(device, textures.colours.texels.dtype)
 
 
