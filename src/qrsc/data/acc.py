@@ -1,12 +1,12 @@
-"""ACC: the frames of BS-RSC's test set whose motion is not uniform, chosen by a rule and kept as a list.
+"""ACC: the frames of BS-RSC's test set whose motion is not uniform, selected by a rule and stored as a list.
 
-The rule: a frame is in if it has both neighbours and a truth, and the mean length of the acceleration that the
-quadratic solver finds in it (OpenCV's DIS flow, medium; no regularisation), over the pixels whose two flows lead back
-to where they came from, is at least `THRESHOLD`.
+The rule: a frame is selected if it has both neighbours and ground truth, and if its mean |acceleration| is at least
+`THRESHOLD`. The acceleration comes from the quadratic solver (OpenCV's DIS flow, medium; no regularisation). The mean
+is taken over the pixels where both flows pass the forward-backward consistency check.
 
 The threshold: with gamma = 0.425 the first row lies t = 0.21 frame intervals from the middle row's instant, and a
 linear model from one neighbour is wrong there by a t (1 + t) / 2 = 0.13 a. At 4 pixels per frame squared that is half
-a pixel, which is where the order of the model starts to be seen.
+a pixel, which is where the order of the model starts to be visible.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from qrsc.motion.consistency import consistency_confidence
 from qrsc.motion.trajectory import solve_trajectory
 from qrsc.timing import Readout
 
-VERSION = 1  # of the rule; a list says which one it was made by
+VERSION = 1  # of the rule; stated in each list
 THRESHOLD = 4.0  # pixels per frame squared
-TRUSTED = 0.5  # least confidence of both flows of a pixel that counts
+TRUSTED = 0.5  # least confidence that both flows of a pixel must have to count
 FLOW = "dis"
 
 _LINE = re.compile(r"(?P<scene>\S.*)/(?P<frame>\d+)")
@@ -39,7 +39,7 @@ _LINE = re.compile(r"(?P<scene>\S.*)/(?P<frame>\d+)")
 
 @dataclass(frozen=True)
 class Acceleration:
-    """What was measured of one frame: `sequence`, `number`, and the mean |acceleration| in pixels per frame squared."""
+    """The mean |acceleration| of one frame, in pixels per frame interval squared."""
 
     sequence: str
     number: int
@@ -48,12 +48,12 @@ class Acceleration:
 
 @torch.no_grad()
 def mean_acceleration(before: FlowPair, after: FlowPair, readout: Readout) -> float:
-    """Mean |acceleration| of a frame's trusted pixels, in pixels per frame squared.
+    """Mean |acceleration| over the trusted pixels of a frame, in pixels per frame interval squared.
 
     Args:
         before: flows `[1, 2, H, W]` between the previous frame and this one.
         after: flows between this frame and the next one.
-        readout: how the frames were read.
+        readout: of the frames.
 
     Returns:
         NaN if no pixel can be trusted.
@@ -75,9 +75,12 @@ def measure_accelerations(
     flow: FlowEstimator | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Iterator[Acceleration]:
-    """The mean |acceleration| of every frame that has both neighbours and a truth at the middle row.
+    """Measure every frame that has both neighbours and ground truth at the middle row.
 
-    `advance` is called once for each frame of the sequences.
+    Args:
+        sequences: of BS-RSC.
+        flow: optical flow estimator; that of the rule if None.
+        advance: called once for each frame of the sequences.
     """
     estimate = load_flow(FLOW) if flow is None else flow
     for sequence in sequences:
@@ -154,7 +157,7 @@ def choose_acc(
 
 
 def write_list(path: Path, accelerations: Sequence[Acceleration], gamma: float) -> int:
-    """Write the names of the frames that the rule takes, `scene/number`; returns how many there are."""
+    """Write the names of the frames that the rule selects, as `scene/number`; return how many there are."""
     chosen = [each for each in accelerations if each.mean >= THRESHOLD]
     lines = [
         f"# ACC, rule {VERSION}: mean |acceleration| >= {THRESHOLD:g} px/frame^2",
@@ -168,7 +171,7 @@ def write_list(path: Path, accelerations: Sequence[Acceleration], gamma: float) 
 
 
 def read_list(path: Path) -> set[tuple[str, int]]:
-    """The frames of a list as (scene, number)."""
+    """Read the frames of a list as (scene, number)."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no list {path}; make one with: qrsc data acc ROOT --write {path.name}")
     chosen = set()
@@ -186,10 +189,10 @@ def read_list(path: Path) -> set[tuple[str, int]]:
 
 
 def keep_listed(sequences: Sequence[SequenceFiles], chosen: set[tuple[str, int]], source: Path) -> list[SequenceFiles]:
-    """The sequences of which a list names frames; frames that it does not name lose their truth and stay neighbours.
+    """Keep the sequences of which a list names frames; other frames lose their ground truth and stay as neighbours.
 
-    A scene of the list is matched by its last folder too, so that a list made for a whole data set serves its test
-    folder alone.
+    Only the last folder of a scene's name is compared, so that a list made for a whole data set also works for its
+    test folder alone.
     """
     wanted = {(scene.rpartition("/")[2], number) for scene, number in chosen}
     kept = []
@@ -203,5 +206,5 @@ def keep_listed(sequences: Sequence[SequenceFiles], chosen: set[tuple[str, int]]
             kept.append(replace(sequence, frames=frames))
     if not kept:
         there = ", ".join(sequence.name for sequence in sequences[:5])
-        raise ValueError(f"{source} names no frame that is here with its truth; the sequences here are {there}.")
+        raise ValueError(f"{source} names no frame that is here with ground truth; the sequences here are {there}.")
     return kept

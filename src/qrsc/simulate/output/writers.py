@@ -1,13 +1,13 @@
-"""Simulated clips on disk: as sequences of the public data sets' layouts, as plain folders, or as videos.
+"""Write simulated clips: as sequences in the layouts of the public data sets, as plain folders, or as videos.
 
-A sequence is there whole or not at all. Beside the pictures of a sequence there may be
+A sequence is written completely or not at all. Beside its pictures there may be
 
-- `clip.json`: gamma, scan and offset (layouts whose readout is not fixed by the data set, and videos);
+- `clip.json`: gamma, scan and offset (videos, and layouts that do not fix the readout);
 - `truth.npz`: one array per name and frame, `flow_next/00003` for that of frame 3; the names are those of
-  `qrsc.simulate.render.clip.TRUTH_NAMES`. Each array is read from disk only when it is asked for. Flows, fields and
-  motion are stored as float32, or as float16, which halves the file and rounds a flow by under 0.05 %;
-  poses and intrinsics stay float64, visibility is bool;
-- `truth.json`: what the arrays are, and how the clip was made.
+  `qrsc.simulate.render.clip.TRUTH_NAMES`. Arrays are read from disk one by one. Flows, fields and motion are stored as
+  float32, or as float16, which halves the file and rounds a flow by under 0.05 %; poses and intrinsics are float64,
+  visibility is bool;
+- `truth.json`: the meaning of the arrays, and how the clip was made.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TEST_SHARE = 0.2
 
 
 class TruthWriter:
-    """Writes `truth.npz` frame by frame, so that no more than one frame of it is ever in memory.
+    """Writes `truth.npz` frame by frame, with at most one frame in memory.
 
     Args:
         path: the file.
@@ -55,7 +55,7 @@ class TruthWriter:
 
     def __init__(self, path: Path, precision: torch.dtype = torch.float32) -> None:
         if precision not in (torch.float32, torch.float16):
-            raise ValueError(f"truth is stored as torch.float32 or torch.float16, not as {precision}.")
+            raise ValueError(f"ground truth is stored as torch.float32 or torch.float16, not as {precision}.")
         self._path = path
         self._precision = precision
         self._archive: zipfile.ZipFile | None = None
@@ -68,19 +68,19 @@ class TruthWriter:
             self._archive.close()
 
     def add(self, number: int, truth: Mapping[str, Tensor]) -> None:
-        """The truth of one frame; the file is begun with the first one that has any."""
+        """Add the ground truth of one frame; the file is created with the first frame that has any."""
         if truth and self._archive is None:
             # Level 1 packs float32 fields to 68 %; level 6 takes 2.7 times as long for 67 % (float16: 55 and 51 %).
             self._archive = zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
         for name, value in truth.items():
             stored = value.to(self._precision) if value.dtype == torch.float32 else value
-            assert self._archive is not None  # opened above, for there is at least this name
+            assert self._archive is not None  # opened above, because there is at least one array
             with self._archive.open(f"{name}/{number:05d}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, np.ascontiguousarray(stored.cpu().numpy()), allow_pickle=False)
 
 
 def read_truth(folder: Path, name: str, number: int) -> Tensor:
-    """One array of a sequence's `truth.npz`; floating point comes back as float32, poses and intrinsics as float64."""
+    """Read one array of a sequence's `truth.npz`; float16 becomes float32, poses and intrinsics stay float64."""
     path = folder / TRUTH_FILE
     with np.load(path) as arrays:
         key = f"{name}/{number:05d}"
@@ -106,17 +106,17 @@ def write_sequence(
     Args:
         folder: of the sequence.
         layout_name: one of `qrsc.data.layouts.LAYOUTS`.
-        frames: those of a clip; pictures that the layout has no name for are left out.
-        readout: how they were read. A layout of a public data set has its own, which it must be.
+        frames: of a clip; pictures that the layout has no name for are left out.
+        readout: of the clip; for the layout of a public data set, it must be that of the data set.
         notes: how the clip was made, for `truth.json`.
-        precision: of the truth, see above.
-        force: replace a sequence of this layout that is there already.
+        precision: of the ground truth, see `TruthWriter`.
+        force: replace an existing sequence of this layout.
 
     Returns:
         How many frames were written.
 
     Raises:
-        FileExistsError: the folder is not empty, and `force` was not given or what it holds is no such sequence.
+        FileExistsError: the folder is not empty, and `force` was not given or it is not a sequence of this layout.
     """
     layout = get_layout(layout_name)
     require_layout_readout(layout_name, readout)
@@ -142,12 +142,12 @@ def write_videos(
     notes: Mapping[str, object] | None = None,
     force: bool = False,
 ) -> int:
-    """Write a clip as `rolling.mp4`, `first.mp4` and `middle.mp4` with the files beside it; masks are left out.
+    """Write a clip as `rolling.mp4`, `first.mp4` and `middle.mp4`, with the files beside it but without masks.
 
-    The arguments are those of `write_sequence`, with the frame rate that the videos shall have.
+    The arguments are those of `write_sequence`, and the frame rate of the videos.
     """
     with _replacing(folder, "video", force) as work:
-        # The frames wait on disk: three encoders take them one after the other, and memory stays bounded.
+        # Frames are stored on disk first: three encoders read them one after the other, and memory stays bounded.
         waiting = work / ".frames"
         count = write_sequence(waiting, "sim", _without_masks(frames), readout, notes=notes)
         for part, name in (("RS", "rolling"), ("GS_first", "first"), ("GS_middle", "middle")):
@@ -189,10 +189,9 @@ def write_clip(
 
 
 def sequence_folder(layout_name: OutputLayout, index: int, count: int) -> Path:
-    """Where the sequence of a number lies in a data set of so many, seen from its root.
+    """Path of sequence `index` of `count`, relative to the root of the data set.
 
-    The public data sets are split; of a miniature the last fifth, at least one sequence, is its test set if there is
-    more than one sequence.
+    The public data sets are split. If there is more than one sequence, the last fifth, at least one, is the test set.
     """
     if layout_name not in OUTPUT_LAYOUTS:
         raise ValueError(f"unknown layout {layout_name!r}; choose one of {', '.join(OUTPUT_LAYOUTS)}.")
@@ -238,7 +237,7 @@ def require_outputs(
 
 
 def require_layout_readout(layout_name: LayoutName, readout: Readout) -> None:
-    """A public data set's layout has no file that could say how a sequence was read, so it must be as usual there."""
+    """Refuse a readout that differs from the layout's own: the files of a public data set cannot state it."""
     layout = get_layout(layout_name)
     if layout.readout is not None and layout.readout != readout:
         own = layout.readout
@@ -249,7 +248,7 @@ def require_layout_readout(layout_name: LayoutName, readout: Readout) -> None:
 
 
 def _write_frames(folder: Path, layout: Layout, frames: Iterable[ClipFrame], precision: torch.dtype) -> int:
-    """Pictures and truth of all frames; returns how many there were."""
+    """Write the pictures and ground truth of all frames; return their number."""
     count = 0
     with TruthWriter(folder / TRUTH_FILE, precision) as truth:
         for frame in frames:
@@ -276,7 +275,7 @@ def _without_masks(frames: Iterable[ClipFrame]) -> Iterator[ClipFrame]:
 
 
 def _as_picture(value: Tensor) -> Tensor:
-    """`[3, H, W]` in 0 to 1; a mask is white where it is true."""
+    """Convert to `[3, H, W]` in 0 to 1; a mask is white where it is true."""
     return value.float().expand(3, -1, -1) if value.dtype == torch.bool else value
 
 
@@ -292,7 +291,7 @@ def _write_notes(folder: Path, notes: Mapping[str, object]) -> None:
 
 @contextmanager
 def _replacing(folder: Path, layout_name: OutputLayout, force: bool) -> Iterator[Path]:
-    """A folder to fill, which takes the place of a sequence that is there; only a sequence is ever removed."""
+    """Yield a folder to fill, which then replaces an existing sequence; nothing but a sequence is ever removed."""
     occupied = folder.is_dir() and any(folder.iterdir())
     if not (occupied and force):
         with atomic_folder(folder) as work:
@@ -300,7 +299,7 @@ def _replacing(folder: Path, layout_name: OutputLayout, force: bool) -> Iterator
         return
     if not _is_sequence(folder, layout_name):
         raise FileExistsError(
-            f"{folder} holds something else than a simulated sequence of the layout {layout_name}, and is left alone. "
+            f"{folder} is not a simulated sequence of the layout {layout_name}, and is not replaced. "
             "Choose another folder, or remove it yourself."
         )
     fresh = folder.with_name(f".{folder.name}.fresh")

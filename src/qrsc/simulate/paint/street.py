@@ -1,4 +1,4 @@
-"""Pictures of the things that stand in a street: house fronts, sky, ground, trees, lamp posts, a van.
+"""Painted parts of a street: house fronts, sky, ground, trees, posts, vehicles, people.
 
 Colours are `[3, h, w]` and masks `[1, h, w]`, both in 0 to 1.
 """
@@ -83,7 +83,7 @@ def _window(wall: Tensor, box: tuple[float, float, float, float], generator: tor
 
 
 def _glass(wall: Tensor, box: tuple[float, float, float, float], generator: torch.Generator) -> None:
-    """Dark glass with what it mirrors: brighter towards the top, with soft shapes."""
+    """Dark glass with reflections: brighter towards the top, with soft shapes."""
     left, top, right, bottom = (round(value) for value in box)
     left, top = max(left, 0), max(top, 0)
     part = wall[:, top:bottom, left:right]
@@ -122,13 +122,13 @@ def _shop_window(
 
 
 def _shade_down(canvas: Tensor, top: int, length: int, strength: float) -> None:
-    """A shadow that starts dark at a row and fades below it, in place."""
+    """Add a shadow that is darkest at row `top` and fades below it, in place."""
     part = canvas[:, max(top, 0) : max(top, 0) + max(length, 0)]
     part.mul_(torch.linspace(strength, 1.0, part.shape[1])[:, None])
 
 
 def sky(height: int, width: int, generator: torch.Generator) -> Tensor:
-    """Blue that pales downwards, with clouds."""
+    """Blue sky that gets paler towards the horizon, with clouds."""
     ramp = torch.linspace(0.0, 1.0, height)[:, None].expand(height, width)
     clear = tinted(ramp, (0.36, 0.55, 0.82), (0.8, 0.87, 0.93))
     noise = fractal_noise(height, width, generator, cells=3, octaves=7, roughness=0.6)
@@ -139,10 +139,10 @@ def sky(height: int, width: int, generator: torch.Generator) -> Tensor:
 
 
 def pavement(height: int, width: int, generator: torch.Generator, *, line: float = 0.9) -> Tensor:
-    """Ground seen from above; rows go away from the houses: slabs, kerb, gutter, asphalt with a dashed line.
+    """Ground seen from above; from top to bottom: slabs, kerb, gutter, asphalt with a dashed line.
 
     Args:
-        line: where the dashed line starts, as a part of the height.
+        line: top of the dashed line, as a fraction of the height.
     """
     grain = fractal_noise(height, width, generator, cells=32, octaves=8, roughness=0.95)
     patches = fractal_noise(height, width, generator, cells=3, octaves=6, roughness=0.7)
@@ -210,7 +210,7 @@ def leaves(height: int, width: int, generator: torch.Generator) -> tuple[Tensor,
 
 
 def hills(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A far line of trees and roofs: colour and mask."""
+    """A distant line of trees and roofs: colour and mask."""
     y = torch.linspace(0.0, 1.0, height)[:, None]
     skyline = 0.35 + 0.12 * fractal_noise(64, width, generator, cells=1, octaves=5, roughness=0.6)[32:33]
     bumps = fractal_noise(height, width, generator, cells=6, octaves=6, roughness=0.7)
@@ -220,7 +220,7 @@ def hills(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, 
 
 
 def landscape(height: int, width: int, generator: torch.Generator) -> Tensor:
-    """A far view all around: sky, a line of hills and trees, and fields below the horizon, which is half way down."""
+    """A distant view: sky, a line of hills and trees, and fields below the horizon, which is halfway down."""
     view = sky(height, width, generator)
     half = height // 2
     fields = fractal_noise(height - half, width, generator, cells=6, octaves=6)
@@ -310,7 +310,7 @@ def _on_wheels(colour: Tensor, mask: Tensor, centres: tuple[float, float], radiu
 
 
 def person(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Somebody walking to the right: colour and mask."""
+    """A person walking to the right: colour and mask."""
     y = torch.linspace(0.0, 1.0, height)[:, None].expand(height, width)
     x = (torch.linspace(-0.5, 0.5, width)[None] * width / height).expand(height, width)
     shirt, trousers, hair, skin = torch.rand(4, 3, generator=generator)
@@ -341,7 +341,7 @@ def person(height: int, width: int, generator: torch.Generator) -> tuple[Tensor,
 
 
 def soft_shadow(height: int, width: int) -> Tensor:
-    """A blurred oval, at most half opaque: a shadow never counts as the surface that a pixel sees."""
+    """A blurred oval with an opacity below one half, so that a shadow never counts as the visible surface."""
     y = torch.linspace(-1.0, 1.0, height)[:, None]
     x = torch.linspace(-1.0, 1.0, width)[None]
     return (0.49 * (1.6 * (1.0 - (x**4 + y**4))).clamp(0.0, 1.0))[None]

@@ -1,4 +1,4 @@
-"""Random worlds: streets, squares, parks and close views, with things that move in them."""
+"""Random worlds: streets, squares, open ground and close views, with moving objects."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from qrsc.simulate.scene.placement import (
     ground,
     light_up,
     near_leaves,
+    objects,
     poles,
     railings,
     shadows,
     signs,
-    things,
     walls,
 )
 
@@ -35,9 +35,9 @@ class World:
     """A batch of scenes with the cameras that see them.
 
     Attributes:
-        scene: what `render` and `truth` work on.
+        scene: to render.
         camera: poses and intrinsics at any time.
-        styles: name of each clip's way to move.
+        styles: name of the motion style of each clip.
     """
 
     scene: Scene
@@ -59,17 +59,17 @@ def sample_scenes(
     frames: int = 3,
     speed: Tensor | float | None = None,
 ) -> World:
-    """Random worlds, seen by cameras that move in a style.
+    """Create random worlds, seen by cameras that move in a style.
 
     Args:
-        batch: how many.
+        batch: number of worlds.
         size: `(height, width)` of the picture.
         style: one of `STYLES`, or `mixed` for any of them in each clip.
         generator: on the CPU; the same state gives the same worlds on any device.
-        textures: what to cover them with; make it once, on the device, and use it for all batches.
-        frames: length of the clips; a world is good for times from -1 to `frames + 1`.
-        speed: typical image speed in pixels per frame, one for all or `[B]`; drawn from a heavy-tailed distribution
-            if None.
+        textures: to cover surfaces with; the worlds are on its device. Create it once and use it for all batches.
+        frames: length of the clips; a world is valid for times from -1 to `frames + 1`.
+        speed: typical image speed in pixels per frame interval, one for all or `[B]`; drawn from a heavy-tailed
+            distribution if None.
     """
     if batch < 1 or frames < 1:
         raise ValueError(f"batch and frames must be at least 1; got {batch} and {frames}.")
@@ -84,18 +84,18 @@ def sample_scenes(
     camera = draw_camera(styles, size, frames, generator, pitch=pitch, height=height)
     planes = _furnish(draw, textures, height)
     haze = torch.cat([draw.uniform(0.7, 0.9, 1).expand(-1, 3) + 0.04 * draw.normal(3), _haze(draw)], dim=1)
-    # First without textures, and with everything but the camera at rest, to see how fast the image would move.
+    # First without textures and with all objects at rest, to measure the image speed that the camera causes.
     scene = Scene(
         size,
         _curve(_at_rest(planes), camera, frames),
-        _looks(planes),
+        _appearance(planes),
         build_atlas([torch.zeros(3, 1, 1)]),
         build_atlas([torch.zeros(1, 1, 1)]),
         torch.full((batch, 3), 0.6),
         haze.float(),
     )
     camera = scaled_motion(camera, speeds / _typical_speed(scene, frames).clamp_min(1e-3), frames)
-    # Thousands of matrices: half of the time it takes to draw worlds, unless a GPU makes them.
+    # Thousands of matrices: half of the time to create worlds, unless a GPU computes them.
     curve = _curve(planes.to(device), camera.to(device), frames)
     scene = replace(scene, curve=curve, colours=textures.colours, masks=textures.masks)
     names = list(STYLES)
@@ -113,7 +113,7 @@ def _at_rest(planes: Planes) -> Planes:
 
 
 def _typical_speed(scene: Scene, frames: int) -> Tensor:
-    """Root mean square image speed in pixels per frame, from a few small pictures, masks left out: `[B]`."""
+    """RMS image speed in pixels per frame interval, from a few thumbnails without masks: `[B]`."""
     height, width = scene.size
     small = (9, 12)
     scale = torch.diag(torch.tensor([small[1] / width, small[0] / height, 1.0], dtype=torch.float64))
@@ -131,19 +131,18 @@ def _typical_speed(scene: Scene, frames: int) -> Tensor:
 
 
 def _haze(draw: Draw) -> Tensor:
-    """Density of the haze per metre, none in a third of the worlds: `[B, 1]`."""
+    """Density of the haze per metre, zero in a third of the worlds: `[B, 1]`."""
     return torch.where(draw.chance(0.35, 1), 0.0, draw.spread(0.0006, 0.012, 1))
 
 
 def _furnish(draw: Draw, textures: TextureLibrary, height: Tensor) -> Planes:
-    """Everything that a batch of worlds consists of."""
-    # 0 street, 1 square with a front ahead, 2 open ground, 3 close view of a wall.
+    """All planes of a batch of worlds."""
     plan = torch.multinomial(torch.tensor([0.35, 0.3, 0.2, 0.15]).expand(draw.batch, 4), 1, generator=draw.generator)
     flying = (height > 5.0)[:, None]
     plan = torch.where(flying & (plan == 3), 2, plan)
     reach = torch.where(flying, height[:, None] / 5.0, torch.ones_like(height[:, None]))
     half_width = draw.uniform(4.0, 11.0, 1) * reach
-    moving = things(draw, textures, plan, reach)
+    moving = objects(draw, textures, plan, reach)
     planes = joined(
         [
             backdrops(draw, textures),
@@ -160,7 +159,7 @@ def _furnish(draw: Draw, textures: TextureLibrary, height: Tensor) -> Planes:
     return light_up(draw, planes)
 
 
-def _looks(planes: Planes) -> Surfaces:
+def _appearance(planes: Planes) -> Surfaces:
     return Surfaces(
         extent=planes.extent,
         texture=planes.texture,
