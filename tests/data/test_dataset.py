@@ -137,7 +137,7 @@ def test_check_reports_gaps_sizes_and_damage(tmp_path: Path) -> None:
 
 
 def uniform_flow(accelerations: dict[int, float]) -> object:
-    """Flows of a picture that moves as a whole; the frame whose brightness says k has the acceleration asked for."""
+    """Flows of a picture that moves as a whole; the frame with brightness k has acceleration `accelerations[k]`."""
 
     def flow(first: Tensor, second: Tensor, /) -> FlowPair:
         number = round(float(second[0, 0, 0, 0]) * 255)

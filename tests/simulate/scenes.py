@@ -26,12 +26,12 @@ def smooth_textures(count: int = 3, seed: int = 0) -> list[Tensor]:
 
 
 def texture_map(number: int) -> Rows:
-    """About one texel per pixel, each surface at another place of its texture."""
+    """About one texel per pixel, each surface with another offset in its texture."""
     return ((1 / 256, 0.0, 0.13 + 0.2 * number), (0.0, 1 / 256, 0.31 * number))
 
 
 def layered_scene(affine: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Scene:
-    """Three layers: a background, a rectangle and a disc, with different accelerated motion in any direction."""
+    """Three layers: a background, a rectangle and a disc, with different accelerated motions."""
     if affine is None:
         affine = torch.zeros(1, 3, 3, 2, 3)
         affine[:, :, 0] = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])

@@ -92,7 +92,7 @@ def scenes(
 def fixed_set(
     name: Annotated[SetOption, typer.Argument(metavar="NAME", help="The test set.")],
     count: Annotated[
-        int | None, typer.Option("--scenes", min=1, help="Only the first so many; all if not given.")
+        int | None, typer.Option("--scenes", min=1, help="Number of scenes, from the first; all if not given.")
     ] = None,
     preview: PreviewGiven = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a sheet of the same name.")] = False,

@@ -1,4 +1,4 @@
-"""Homography curves: polynomials in pieces."""
+"""Homography curves: piecewise polynomials."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_sampled_polynomial_is_that_polynomial() -> None:
 
 
 def test_fast_shake_is_followed_to_a_hundred_thousandth() -> None:
-    """One cycle per frame, 30 Hz at 30 frames per second, is the fastest that worlds have."""
+    """One cycle per frame, 30 Hz at 30 frames per second, is the highest frequency in worlds."""
     one = torch.ones(1, 2, 1, dtype=torch.float64)
 
     def shake(times: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def test_a_scene_is_always_the_same_and_has_what_its_set_is_about(name: str, tex
 
 
 def test_sets_stay_what_they_are(textures: TextureLibrary) -> None:
-    """If this fails, the clips have changed: raise `VERSION`, so that no old one is taken from a cache.
+    """If this fails, the clips have changed: increase `VERSION`, so that no old clip is taken from a cache.
 
     Mean of a frame and a phase of the camera's motion, in a small picture with few textures.
     """

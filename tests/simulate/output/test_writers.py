@@ -1,4 +1,4 @@
-"""Sequences on disk: what is written is read back, whole or not at all."""
+"""Sequences on disk: written completely or not at all, and read back."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ class HomographyCurve:
         slack = 1e-9 * self.step
         if self.pieces > 1 and not (self.start - slack <= first and last <= self.stop + slack):
             raise ValueError(
-                f"the scene moves from time {self.start:g} to {self.stop:g}, but was asked for {first:g} to {last:g}; "
-                "ask for frames within it, or make it for more of them."
+                f"the scene moves from time {self.start:g} to {self.stop:g}, but {first:g} to {last:g} was requested; "
+                "request frames within it, or create the scene for more frames."
             )
 
     def to(self, device: torch.device | str) -> HomographyCurve:
