@@ -172,7 +172,7 @@ def test_the_same_seed_gives_the_same_world(library: TextureLibrary) -> None:
 def test_a_world_ends() -> None:
     library = texture_library(torch.Generator().manual_seed(0), variety=1, resolution=32)
     world = _world(library, batch=1)
-    with pytest.raises(ValueError, match="ask for frames within it"):
+    with pytest.raises(ValueError, match="request frames within it"):
         render_rs(world.scene, Readout(1.0), 9)
 
 

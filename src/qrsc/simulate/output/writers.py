@@ -302,12 +302,14 @@ def _replacing(folder: Path, layout_name: OutputLayout, force: bool) -> Iterator
             f"{folder} is not a simulated sequence of the layout {layout_name}, and is not replaced. "
             "Choose another folder, or remove it yourself."
         )
-    fresh = folder.with_name(f".{folder.name}.fresh")
-    shutil.rmtree(fresh, ignore_errors=True)
+    fresh, old = folder.with_name(f".{folder.name}.fresh"), folder.with_name(f".{folder.name}.old")
+    for left_over in (fresh, old):
+        shutil.rmtree(left_over, ignore_errors=True)
     with atomic_folder(fresh) as work:
         yield work
-    shutil.rmtree(folder)
+    folder.rename(old)
     fresh.rename(folder)
+    shutil.rmtree(old)
 
 
 def _is_sequence(folder: Path, layout_name: OutputLayout) -> bool:

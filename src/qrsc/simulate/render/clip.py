@@ -105,7 +105,7 @@ def render_clip(
     if unknown:
         raise ValueError(f"unknown truth {', '.join(unknown)}; choose from {', '.join(TRUTH_GROUPS)}.")
     if camera is None and "camera" in truth:
-        raise ValueError("the truth group camera needs the camera of the scene, but none was given.")
+        raise ValueError("the truth group camera needs the camera of the scene, but no camera was given.")
     for number in range(frames):
         pictures: dict[Kind, Tensor] = {"rolling": render_rs(scene, readout, number, exposure=exposure)[0]}
         values: dict[str, Tensor] = {}

@@ -108,7 +108,7 @@ class Scene:
         expected = tuple(self.curve.coefficients.shape[:2])
         got = tuple(self.surfaces.texture.shape)
         if expected != got:
-            raise ValueError(f"the curve has [B, S] = {expected} surfaces, but the appearance of {got} was given.")
+            raise ValueError(f"the curve has [B, S] = {expected} surfaces, but {got} have an appearance.")
         if tuple(self.backdrop.shape) != (expected[0], 3):
             raise ValueError(f"backdrop must be [B, 3] = {(expected[0], 3)}, got {tuple(self.backdrop.shape)}.")
 
