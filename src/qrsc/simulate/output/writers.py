@@ -32,8 +32,8 @@ from qrsc.media.atomic import atomic_folder
 from qrsc.media.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from qrsc.media.image_folder import list_frames, read_frame, write_frame
 from qrsc.media.mp4 import write_video
-from qrsc.names import OutputLayout as OutputLayout
 from qrsc.media.outputs import require_writable
+from qrsc.names import OutputLayout as OutputLayout
 from qrsc.simulate.render.clip import TRUTH_NAMES, ClipFrame
 from qrsc.timing import Readout, Scan
 
