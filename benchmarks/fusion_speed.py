@@ -12,10 +12,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from qrsc.cli.demo_work import parse_size
 from qrsc.flow.raft_rs.network import parameter_count
 from qrsc.fusion import AlignedFrames
 from qrsc.fusion.networks import NetworkFusion, build_network
+from qrsc.names import parse_size
 
 REPEATS = 5
 

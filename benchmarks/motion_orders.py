@@ -45,7 +45,7 @@ from qrsc.pipeline.align import trusted_flows
 from qrsc.simulate.output.sets import FIXED_SETS, FRAMES, SCENES, set_textures, set_world
 from qrsc.simulate.render import truth
 from qrsc.simulate.render.rows import render_gs, render_rs
-from qrsc.simulate.scene.surfaces import Scene
+from qrsc.simulate.render.surfaces import Scene
 from qrsc.timing import INSTANTS, Instant, Readout
 from qrsc.warp import backward_warp, fixed_point_inverse
 

@@ -18,7 +18,7 @@ from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.textures import band_limited
 from qrsc.simulate.render import truth
 from qrsc.simulate.render.rows import render_gs, render_rs
-from qrsc.simulate.scene.surfaces import INFINITE, Scene, Surface, Surfaces
+from qrsc.simulate.render.surfaces import INFINITE, Scene, Surface, Surfaces
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import apply_correction
 

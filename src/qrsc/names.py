@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 # The camera and the instant
@@ -31,3 +32,11 @@ Mixing = Literal["nearest", "linear"]
 # Commands and long work
 Keep = Literal["rate", "duration"]
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """`(height, width)` in pixels from `WIDTHxHEIGHT`."""
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if match is None or min(int(match[1]), int(match[2])) < 1:
+        raise ValueError(f"a size is WIDTHxHEIGHT, such as 640x480; got {text!r}.")
+    return int(match[2]), int(match[1])

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
-from qrsc.cli.demo_work import parse_size
 
 
 def test_demo_writes_its_files_and_prints_a_gain(tmp_path: Path) -> None:
@@ -21,13 +19,3 @@ def test_demo_writes_its_files_and_prints_a_gain(tmp_path: Path) -> None:
     written = sorted(path.name for path in (tmp_path / "demo").iterdir())
     assert sorted(Path(line.removeprefix("wrote ")).name for line in lines[2:]) == written
     assert {Path(name).suffix for name in written} == {".html", ".mp4", ".png"}
-
-
-@pytest.mark.parametrize("text", ["640", "640x", "axb", "640x0", "640x480x3", "-1x5"])
-def test_size_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="WIDTHxHEIGHT"):
-        parse_size(text)
-
-
-def test_size_is_width_by_height() -> None:
-    assert parse_size("640x480") == (480, 640)

@@ -12,10 +12,15 @@ from qrsc.cli.app import app
 from qrsc.data.layouts import LAYOUTS, LayoutName, get_layout, index_sequences
 from qrsc.media.image_folder import read_frame, write_frame
 from qrsc.simulate.camera.styles import MIXED, STYLES
+from qrsc.simulate.output import sets
 from qrsc.simulate.output.from_video import MIXINGS
 from qrsc.simulate.output.sets import FIXED_SETS
 from qrsc.simulate.output.writers import OUTPUT_LAYOUTS
+from qrsc.simulate.paint.library import texture_library
+from qrsc.simulate.scene.worlds import World
+from qrsc.timing import Readout
 
+SET_WORLD = sets.set_world
 SMALL = ["--frames", "2", "--size", "48x32", "--device", "cpu"]
 
 
@@ -34,7 +39,7 @@ def test_options_are_those_of_the_library() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_miniature_data_sets(tmp_path: Path, layout: LayoutName) -> None:
-    code, output = run(str(tmp_path / "set"), "--layout", layout, "--scenes", "2", *SMALL)
+    code, output = run("scenes", str(tmp_path / "set"), "--layout", layout, "--scenes", "2", *SMALL)
     assert (code, output) == (0, f"2 scenes of 2 frames in {tmp_path / 'set'}\n")
     sequences = index_sequences(tmp_path / "set", layout)
     assert [len(sequence.frames) for sequence in sequences] == [2, 2]
@@ -47,7 +52,18 @@ def test_miniature_data_sets(tmp_path: Path, layout: LayoutName) -> None:
 
 def test_seed_and_style_decide(tmp_path: Path) -> None:
     def rendered(name: str, *options: str) -> torch.Tensor:
-        assert run(str(tmp_path / name), "--scenes", "1", "--no-truth", "--layout", "plain", *options, *SMALL)[0] == 0
+        arguments = [
+            "scenes",
+            str(tmp_path / name),
+            "--scenes",
+            "1",
+            "--no-truth",
+            "--layout",
+            "plain",
+            *options,
+            *SMALL,
+        ]
+        assert run(*arguments)[0] == 0
         [sequence] = index_sequences(tmp_path / name, "plain")
         assert not (sequence.folder / "truth.npz").exists()
         return torch.stack([read_frame(frame.files["rolling"]).frame for frame in sequence.frames])
@@ -59,7 +75,7 @@ def test_seed_and_style_decide(tmp_path: Path) -> None:
 
 
 def test_force_is_needed_to_overwrite(tmp_path: Path) -> None:
-    arguments = [str(tmp_path), "--scenes", "1", "--no-truth", "--quiet", *SMALL]
+    arguments = ["scenes", str(tmp_path), "--scenes", "1", "--no-truth", "--quiet", *SMALL]
     assert run(*arguments) == (0, "")
     code, output = run(*arguments)
     assert code == 2
@@ -74,10 +90,10 @@ def test_photographs_and_preview(tmp_path: Path) -> None:
     photographs.mkdir()
     write_frame(photographs / "one.png", torch.rand(3, 20, 30))
     sheet = tmp_path / "sheet.png"
-    code, output = run("--preview", str(sheet), "--scenes", "2", "--textures", str(photographs), *SMALL)
+    code, output = run("scenes", "--preview", str(sheet), "--scenes", "2", "--textures", str(photographs), *SMALL)
     assert (code, output) == (0, f"wrote {sheet}\n")
     assert read_frame(sheet).frame.shape == (3, 2 * 32 + 4, 5 * 48 + 16)
-    assert run("--preview", str(sheet), *SMALL)[0] == 2
+    assert run("scenes", "--preview", str(sheet), *SMALL)[0] == 2
 
 
 def test_from_footage(tmp_path: Path) -> None:
@@ -86,12 +102,12 @@ def test_from_footage(tmp_path: Path) -> None:
     picture = torch.nn.functional.interpolate(torch.rand(1, 3, 9, 24), size=(72, 192), mode="bicubic")[0].clamp(0, 1)
     for number in range(17):
         write_frame(footage / f"{number}.png", picture[:, :, 3 * number : 3 * number + 96])
-    arguments = ["--from-video", str(footage), "--rate", "240", "--fps", "30", "--gamma", "0.5"]
-    code, output = run(str(tmp_path / "clip"), *arguments)
+    arguments = ["footage", str(footage), str(tmp_path / "clip"), "--rate", "240", "--fps", "30", "--gamma", "0.5"]
+    code, output = run(*arguments)
     assert code == 2
     assert "moves by 3" in output
     assert not (tmp_path / "clip").exists()
-    code, output = run(str(tmp_path / "clip"), *arguments, "--step", "4", "--layout", "plain")
+    code, output = run(*arguments, "--step", "4", "--layout", "plain")
     assert (code, output) == (0, f"2 rolling-shutter frames from {footage} in {tmp_path / 'clip'}\n")
     [sequence] = index_sequences(tmp_path / "clip", "plain")
     assert sequence.readout.gamma == 0.5
@@ -101,16 +117,15 @@ def test_from_footage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a folder for the clips"),
-        (["out", "--set", "sim-easy", "--seed", "3"], "--seed and OUT cannot go with --set"),
-        (["out", "--step", "3"], "--step cannot go with a clip of simulated scenes"),
-        (["out", "--from-video", "a", "--rate", "9", "--size", "9x9"], "--size cannot go with --from-video"),
-        (["out", "--from-video", "clip.mp4"], "--rate"),
-        (["out", "--from-video", "clip.mp4", "--rate", "240"], "no file or folder clip.mp4"),
-        (["out", "--seed", "2147483648"], "fixed test sets"),
-        (["out", "--layout", "bsrsc", "--gamma", "0.9"], "BS-RSC is read with gamma"),
-        (["out", "--textures", "nowhere", *SMALL], "no folder nowhere"),
-        (["--preview", "sheet.txt"], "no name for a picture"),
+        (["scenes"], "name a folder for the clips"),
+        (["footage", "clip.mp4", "out", "--rate", "240"], "no file or folder clip.mp4"),
+        (["scenes", "out", "--seed", "2147483648"], "fixed test sets"),
+        (["scenes", "out", "--layout", "bsrsc", "--gamma", "0.9"], "BS-RSC is read with gamma"),
+        (["scenes", "out", "--textures", "nowhere", *SMALL], "no folder nowhere"),
+        (["scenes", "out", "--size", "big"], "a size is WIDTHxHEIGHT"),
+        (["scenes", "--preview", "sheet.txt"], "cannot be a picture"),
+        (["set", "sim-easy", "--preview", "sheet.txt"], "cannot be a picture"),
+        (["set", "sim-easy", "--scenes", "21"], "sim-easy has 20 scenes"),
     ],
 )
 def test_one_line_says_what_is_wrong(
@@ -123,3 +138,39 @@ def test_one_line_says_what_is_wrong(
     assert output.count("\n") == 1
     assert message in output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["set", "sim-easy", "--seed", "3"], "--seed"),
+        (["scenes", "out", "--step", "3"], "--step"),
+        (["footage", "clip.mp4", "out", "--rate", "240", "--size", "9x9"], "--size"),
+        (["footage", "clip.mp4", "out"], "--rate"),
+    ],
+)
+def test_each_subcommand_has_its_own_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], option: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = run(*arguments)
+    assert code == 2
+    assert option in output.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fixed_set_is_kept_in_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small_world(name: str, scene: int, **options: object) -> tuple[World, Readout]:
+        return SET_WORLD(name, scene, textures=sets.set_textures(), size=(30, 40))
+
+    monkeypatch.setenv("QRSC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sets, "set_textures", lambda: texture_library(torch.Generator(), variety=1, resolution=16))
+    monkeypatch.setattr(sets, "set_world", small_world)
+    sheet = tmp_path / "sheet.png"
+    arguments = ["set", "sim-easy", "--scenes", "2", "--device", "cpu", "--preview", str(sheet)]
+    folder = tmp_path / "cache" / f"sim-easy-v{sets.VERSION}"
+    assert run(*arguments) == (0, f"sim-easy: 2 scenes in {folder}\nwrote {sheet}\n")
+    assert [sequence.name for sequence in index_sequences(folder, "sim")] == ["0000", "0001"]
+    assert read_frame(sheet).frame.shape == (3, 2 * 30 + 4, 5 * 40 + 16)
+    assert run(*arguments)[0] == 2
+    assert run(*arguments, "--force")[0] == 0

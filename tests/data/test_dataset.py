@@ -7,8 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc.data.acc import THRESHOLD, Acceleration, keep_listed, measure_accelerations, read_list, write_list
-from qrsc.data.check import check_sequence, report_lines
+from qrsc.backend.progress import Progress
+from qrsc.data.acc import (
+    THRESHOLD,
+    Acceleration,
+    choose_acc,
+    keep_listed,
+    measure_accelerations,
+    read_list,
+    write_list,
+)
+from qrsc.data.check import check_data, check_sequence, report_lines
 from qrsc.data.dataset import Dataset, TruthInstant, index_data, load_frame, split_at_gaps
 from qrsc.data.layouts import LAYOUTS, Kind, LayoutName, get_layout, index_sequences
 from qrsc.flow import FlowPair
@@ -35,10 +44,10 @@ def pictures(number: int, layout: LayoutName) -> dict[Kind, Tensor]:
     return found
 
 
-def write_clip(root: Path, layout: LayoutName, numbers: list[int], suffix: str = ".png") -> list[ClipFrame]:
+def write_clip(root: Path, layout: LayoutName, numbers: list[int]) -> list[ClipFrame]:
     frames = [ClipFrame(number, pictures(number, layout)) for number in numbers]
     readout = get_layout(layout).readout or Readout(0.7, "left-right")
-    write_sequence(root / sequence_folder(layout, 0, 1), layout, frames, readout, suffix=suffix)
+    write_sequence(root / sequence_folder(layout, 0, 1), layout, frames, readout)
     return frames
 
 
@@ -80,7 +89,10 @@ def test_a_frame_without_truth_is_a_neighbour_only(tmp_path: Path) -> None:
 
 
 def test_rgba_and_jpg_copies_are_read(tmp_path: Path) -> None:
-    write_clip(tmp_path / "jpg", "carla", [0, 1, 2], suffix=".jpg")
+    write_clip(tmp_path / "jpg", "carla", [0, 1, 2])
+    for path in (tmp_path / "jpg").rglob("*.png"):
+        write_frame(path.with_suffix(".jpg"), read_frame(path).frame)
+        path.unlink()
     [sample] = Dataset(index_data(tmp_path / "jpg", "carla"), frames=3, at="first")
     assert sample.frames.shape == (3, 3, *SIZE)
     frames = write_clip(tmp_path / "rgba", "carla", [0, 1, 2])
@@ -125,7 +137,7 @@ def test_check_reports_gaps_sizes_and_damage(tmp_path: Path) -> None:
 
 
 def uniform_flow(accelerations: dict[int, float]) -> object:
-    """Flows of a picture that moves as a whole; the frame whose brightness says k has the acceleration asked for."""
+    """Flows of a picture that moves as a whole; the frame with brightness k has acceleration `accelerations[k]`."""
 
     def flow(first: Tensor, second: Tensor, /) -> FlowPair:
         number = round(float(second[0, 0, 0, 0]) * 255)
@@ -176,6 +188,33 @@ def test_lists_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     write_list(tmp_path / "other.txt", [Acceleration("elsewhere", 1, 9.0)], 0.4)
     with pytest.raises(ValueError, match="names no frame that is here"):
         keep_listed(index_sequences(tmp_path, "bsrsc"), read_list(tmp_path / "other.txt"), tmp_path / "other.txt")
+
+
+def test_an_acc_list_never_replaces_a_frame(tmp_path: Path) -> None:
+    write_clip(tmp_path, "bsrsc", [0, 1, 2])
+    frame = index_sequences(tmp_path, "bsrsc")[0].frames[1].files["rolling"]
+    before = frame.read_bytes()
+    with pytest.raises(ValueError, match="the original is never touched"):
+        choose_acc(tmp_path, frame, overwrite=True)
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        choose_acc(tmp_path, tmp_path, overwrite=True)
+    assert frame.read_bytes() == before
+
+
+def test_progress_counts_frames(tmp_path: Path) -> None:
+    write_clip(tmp_path, "bsrsc", [0, 1, 2])
+    heard: list[tuple[str, int, int | None]] = []
+
+    def hear(now: Progress) -> None:
+        heard.append((now.stage, now.done, now.total))
+
+    [report] = check_data(tmp_path, "bsrsc", progress=hear)
+    found = choose_acc(tmp_path, tmp_path / "list.txt", progress=hear)
+    assert heard == [(stage, done, 3) for stage in ("checking", "measuring") for done in (1, 2, 3)]
+    assert report.problems == ()
+    assert found.measured == 1
+    assert found.largest.number == 1
+    assert len(read_list(tmp_path / "list.txt")) == found.chosen
 
 
 def test_real_samples_load_without_special_cases(real_data: Path) -> None:

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from qrsc.simulate.camera.curves import HomographyCurve, polynomial_layers
-from qrsc.simulate.camera.paths import Camera
+from qrsc.simulate.camera.motion_paths import Camera
 from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.textures import band_limited
+from qrsc.simulate.render.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
 from qrsc.simulate.render.truth import seen_points
-from qrsc.simulate.scene.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
 from qrsc.simulate.scene.worlds import World
 
 SIZE = (96, 128)
@@ -26,12 +26,12 @@ def smooth_textures(count: int = 3, seed: int = 0) -> list[Tensor]:
 
 
 def texture_map(number: int) -> Rows:
-    """About one texel per pixel, each surface at another place of its texture."""
+    """About one texel per pixel, each surface with another offset in its texture."""
     return ((1 / 256, 0.0, 0.13 + 0.2 * number), (0.0, 1 / 256, 0.31 * number))
 
 
 def layered_scene(affine: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Scene:
-    """Three layers: a background, a rectangle and a disc, with different accelerated motion in any direction."""
+    """Three layers: a background, a rectangle and a disc, with different accelerated motions."""
     if affine is None:
         affine = torch.zeros(1, 3, 3, 2, 3)
         affine[:, :, 0] = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])

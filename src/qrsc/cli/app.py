@@ -47,7 +47,8 @@ def qrsc(
     """Rolling-shutter correction of video: every row of a frame brought to one instant."""
 
 
-for command in (correct, slowmo, calibrate, cameras, demo, simulate, evaluate, ablate, generalise, weights):
+for command in (correct, slowmo, calibrate, cameras, demo, evaluate, ablate, generalise, weights):
     app.command()(command)
+app.add_typer(simulate, name="simulate")
 app.add_typer(data, name="data")
 app.add_typer(train, name="train")

@@ -19,7 +19,7 @@ def cameras(
 ) -> None:
     """List cameras with known readout times: starting points, from public lens profiles."""
     from qrsc.calibrate.camera_table import find_modes, modes_text
-    from qrsc.cli.demo_work import parse_size
+    from qrsc.names import parse_size
 
     modes = find_modes(query, size=None if size is None else parse_size(size), fps=fps)
     if as_json:

@@ -1,4 +1,4 @@
-"""`qrsc data`: look at data sets."""
+"""`qrsc data`: check data sets, and list the frames of ACC."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import typer
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import DataLayoutOption, SplitOption
 
-data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at data sets.")
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check data sets.")
 
 
 @data.command()
 @readable_errors
 def check(
     root: Annotated[Path, typer.Argument(metavar="ROOT", help="Data set, one of its splits, or one sequence.")],
-    layout: Annotated[DataLayoutOption, typer.Option(help="How it lies on disk.")],
+    layout: Annotated[DataLayoutOption, typer.Option(help="How it is stored.")],
     split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
     list_file: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Frames of the layout acc.")] = None,
     thorough: Annotated[bool, typer.Option("--thorough", help="Decode every file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
-    """Report sequences, frames, gaps and sizes; fails if something is wrong."""
-    from qrsc.cli.data_work import check_data
+    """Report sequences, frames, gaps and sizes; exit with 1 if there are problems."""
+    from qrsc.cli.progress import reporting
+    from qrsc.data.check import check_data, report_lines
 
-    lines, well = check_data(root, layout, split=split, list_file=list_file, thorough=thorough, quiet=quiet)
-    typer.echo(lines)
-    if not well:
+    with reporting("none" if quiet else "auto") as progress:
+        reports = check_data(root, layout, split=split, list_file=list_file, thorough=thorough, progress=progress)
+    typer.echo("\n".join(report_lines(reports)))
+    if any(report.problems for report in reports):
         raise typer.Exit(1)
 
 
@@ -39,12 +41,18 @@ def acc(
     write: Annotated[Path, typer.Option(metavar="FILE", help="Where the list goes.")],
     split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
     gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a list that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing list.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no summary.")] = False,
 ) -> None:
     """List the frames of BS-RSC whose motion is not uniform, by their measured acceleration."""
-    from qrsc.cli.data_work import choose_acc
+    from qrsc.cli.progress import reporting
+    from qrsc.data.acc import choose_acc
 
-    summary = choose_acc(root, write, split=split, gamma=gamma, overwrite=overwrite, quiet=quiet)
+    with reporting("none" if quiet else "auto") as progress:
+        found = choose_acc(root, write, split=split, gamma=gamma, overwrite=overwrite, progress=progress)
     if not quiet:
-        typer.echo(summary)
+        largest = found.largest
+        typer.echo(
+            f"{found.chosen} of {found.measured} frames in {write}; the largest mean acceleration is "
+            f"{largest.mean:.1f} px/frame^2, in {largest.sequence}/{largest.number:05d}"
+        )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from qrsc.cli.progress import progress_bar
 from qrsc.evaluate.demo import run_demo
+from qrsc.names import parse_size
 
 STEPS_PER_FRAME = 3  # rendering, correcting, encoding
 
@@ -29,11 +29,3 @@ def show_demo(output: Path, *, size: str, frames: int, seed: int, quiet: bool) -
             *(f"wrote {path}" for path in result.files),
         ]
     )
-
-
-def parse_size(text: str) -> tuple[int, int]:
-    """`(height, width)` from `WIDTHxHEIGHT`."""
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None or min(int(match[1]), int(match[2])) < 1:
-        raise ValueError(f"a size is WIDTHxHEIGHT, such as 640x480; got {text!r}.")
-    return int(match[2]), int(match[1])

@@ -62,8 +62,8 @@ def evaluate(
 ) -> None:
     """Score methods on a data set and print a table of figures, the paper's beside ours."""
     from qrsc.backend.device import choose_device
-    from qrsc.cli.data_work import given_readout
     from qrsc.cli.evaluate_work import Options, choose_format, evaluate_data
+    from qrsc.data.layouts import given_readout
     from qrsc.flow import default_flow
 
     chosen = choose_device(device)

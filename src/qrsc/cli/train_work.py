@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qrsc.cli.demo_work import parse_size
 from qrsc.data.dataset import Dataset, index_data
 from qrsc.data.layouts import Split
 from qrsc.flow import load_flow
@@ -33,6 +32,7 @@ from qrsc.learn.fusion.train_fusion import WEIGHTS as FUSION_WEIGHTS
 from qrsc.learn.fusion.train_fusion import FusionOptions, Kind, train_fusion
 from qrsc.learn.fusion.world_samples import INNER_SHARES, WorldSamples
 from qrsc.learn.trainer.run import own_device, own_rank
+from qrsc.names import parse_size
 from qrsc.warp import Interpolation
 from qrsc.weights import load_weights, read_weights
 

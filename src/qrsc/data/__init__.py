@@ -1,1 +1,1 @@
-"""Data sets of rolling-shutter clips with truth, as they lie on disk."""
+"""Data sets of rolling-shutter clips with ground truth: layouts on disk, loading and checking."""

@@ -1,12 +1,12 @@
-"""ACC: the frames of BS-RSC's test set whose motion is not uniform, chosen by a rule and kept as a list.
+"""ACC: the frames of BS-RSC's test set whose motion is not uniform, selected by a rule and stored as a list.
 
-The rule: a frame is in if it has both neighbours and a truth, and the mean length of the acceleration that the
-quadratic solver finds in it (OpenCV's DIS flow, medium; no regularisation), over the pixels whose two flows lead back
-to where they came from, is at least `THRESHOLD`.
+The rule: a frame is selected if it has both neighbours and ground truth, and if its mean |acceleration| is at least
+`THRESHOLD`. The acceleration comes from the quadratic solver (OpenCV's DIS flow, medium; no regularisation). The mean
+is taken over the pixels where both flows pass the forward-backward consistency check.
 
 The threshold: with gamma = 0.425 the first row lies t = 0.21 frame intervals from the middle row's instant, and a
 linear model from one neighbour is wrong there by a t (1 + t) / 2 = 0.13 a. At 4 pixels per frame squared that is half
-a pixel, which is where the order of the model starts to be seen.
+a pixel, which is where the order of the model starts to be visible.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from qrsc.data.layouts import FrameFiles, SequenceFiles
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.data.layouts import FrameFiles, SequenceFiles, Split, given_readout, index_sequences
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import read_frame
+from qrsc.media.outputs import require_writable
 from qrsc.motion.consistency import consistency_confidence
 from qrsc.motion.trajectory import solve_trajectory
 from qrsc.timing import Readout
 
-VERSION = 1  # of the rule; a list says which one it was made by
+VERSION = 1  # of the rule; stated in each list
 THRESHOLD = 4.0  # pixels per frame squared
-TRUSTED = 0.5  # least confidence of both flows of a pixel that counts
+TRUSTED = 0.5  # least confidence that both flows of a pixel must have to count
 FLOW = "dis"
 
 _LINE = re.compile(r"(?P<scene>\S.*)/(?P<frame>\d+)")
@@ -37,7 +39,7 @@ _LINE = re.compile(r"(?P<scene>\S.*)/(?P<frame>\d+)")
 
 @dataclass(frozen=True)
 class Acceleration:
-    """What was measured of one frame: `sequence`, `number`, and the mean |acceleration| in pixels per frame squared."""
+    """The mean |acceleration| of one frame, in pixels per frame interval squared."""
 
     sequence: str
     number: int
@@ -46,12 +48,12 @@ class Acceleration:
 
 @torch.no_grad()
 def mean_acceleration(before: FlowPair, after: FlowPair, readout: Readout) -> float:
-    """Mean |acceleration| of a frame's trusted pixels, in pixels per frame squared.
+    """Mean |acceleration| over the trusted pixels of a frame, in pixels per frame interval squared.
 
     Args:
         before: flows `[1, 2, H, W]` between the previous frame and this one.
         after: flows between this frame and the next one.
-        readout: how the frames were read.
+        readout: of the frames.
 
     Returns:
         NaN if no pixel can be trusted.
@@ -71,11 +73,14 @@ def measure_accelerations(
     sequences: Sequence[SequenceFiles],
     *,
     flow: FlowEstimator | None = None,
-    advance: Callable[[str], None] = lambda step: None,
+    advance: Callable[[], None] = lambda: None,
 ) -> Iterator[Acceleration]:
-    """The mean |acceleration| of every frame that has both neighbours and a truth at the middle row.
+    """Measure every frame that has both neighbours and ground truth at the middle row.
 
-    `advance` is called once for each frame of the sequences.
+    Args:
+        sequences: of BS-RSC.
+        flow: optical flow estimator; that of the rule if None.
+        advance: called once for each frame of the sequences.
     """
     estimate = load_flow(FLOW) if flow is None else flow
     for sequence in sequences:
@@ -91,11 +96,68 @@ def measure_accelerations(
                     mean = mean_acceleration(before_it, pairs[files.number], sequence.readout)
                     yield Acceleration(sequence.name, previous.number, mean)
             previous = files
-            advance(sequence.name)
+            advance()
+
+
+@dataclass(frozen=True)
+class AccList:
+    """A list of ACC that was written.
+
+    Attributes:
+        chosen: number of frames in the list.
+        measured: number of frames that the rule was applied to.
+        largest: the frame with the largest acceleration.
+    """
+
+    chosen: int
+    measured: int
+    largest: Acceleration
+
+
+def choose_acc(
+    root: Path,
+    output: Path,
+    *,
+    split: Split | None = None,
+    gamma: float | None = None,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> AccList:
+    """Apply the rule to BS-RSC and write the list of frames.
+
+    Args:
+        root: BS-RSC, or its test folder.
+        output: file for the list.
+        split: only this one; all that are there if None.
+        gamma: readout ratio; the data set's own if None.
+        overwrite: replace a file of that name.
+        progress: called for every frame.
+        cancel: stops the work within one frame; no list is written.
+
+    Raises:
+        ValueError: no frame has both neighbours and a truth, or `output` is a file of the data set.
+        FileExistsError: `output` exists, and `overwrite` was not given.
+    """
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder; the name of a file for the list was expected.")
+    sequences = index_sequences(root, "bsrsc", split=split, readout=given_readout(gamma, None))
+    frames = [frame for sequence in sequences for frame in sequence.frames]
+    inputs = [path for frame in frames for path in frame.files.values()]
+    require_writable({"--write": output}, inputs=inputs, overwrite=overwrite)
+    stage = Stage("measuring", len(frames), progress, cancel)
+    accelerations = list(measure_accelerations(sequences, advance=stage.advance))
+    if not accelerations:
+        raise ValueError(
+            f"no frame below {root} has both neighbours and a truth, so no acceleration can be measured. A sequence "
+            f"needs at least three frames; found {', '.join(sequence.name for sequence in sequences[:5])}."
+        )
+    chosen = write_list(output, accelerations, sequences[0].readout.gamma)
+    return AccList(chosen, len(accelerations), max(accelerations, key=lambda each: each.mean))
 
 
 def write_list(path: Path, accelerations: Sequence[Acceleration], gamma: float) -> int:
-    """Write the names of the frames that the rule takes, `scene/number`; returns how many there are."""
+    """Write the names of the frames that the rule selects, as `scene/number`; return how many there are."""
     chosen = [each for each in accelerations if each.mean >= THRESHOLD]
     lines = [
         f"# ACC, rule {VERSION}: mean |acceleration| >= {THRESHOLD:g} px/frame^2",
@@ -109,7 +171,7 @@ def write_list(path: Path, accelerations: Sequence[Acceleration], gamma: float) 
 
 
 def read_list(path: Path) -> set[tuple[str, int]]:
-    """The frames of a list as (scene, number)."""
+    """Read the frames of a list as (scene, number)."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no list {path}; make one with: qrsc data acc ROOT --write {path.name}")
     chosen = set()
@@ -127,10 +189,10 @@ def read_list(path: Path) -> set[tuple[str, int]]:
 
 
 def keep_listed(sequences: Sequence[SequenceFiles], chosen: set[tuple[str, int]], source: Path) -> list[SequenceFiles]:
-    """The sequences of which a list names frames; frames that it does not name lose their truth and stay neighbours.
+    """Keep the sequences of which a list names frames; other frames lose their ground truth and stay as neighbours.
 
-    A scene of the list is matched by its last folder too, so that a list made for a whole data set serves its test
-    folder alone.
+    Only the last folder of a scene's name is compared, so that a list made for a whole data set also works for its
+    test folder alone.
     """
     wanted = {(scene.rpartition("/")[2], number) for scene, number in chosen}
     kept = []
@@ -144,5 +206,5 @@ def keep_listed(sequences: Sequence[SequenceFiles], chosen: set[tuple[str, int]]
             kept.append(replace(sequence, frames=frames))
     if not kept:
         there = ", ".join(sequence.name for sequence in sequences[:5])
-        raise ValueError(f"{source} names no frame that is here with its truth; the sequences here are {there}.")
+        raise ValueError(f"{source} names no frame that is here with ground truth; the sequences here are {there}.")
     return kept

@@ -1,4 +1,4 @@
-"""What is there of a data set, and what is wrong with it."""
+"""Check a data set for missing, unreadable and mismatched files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qrsc.data.layouts import Kind, SequenceFiles
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.data.dataset import index_data
+from qrsc.data.layouts import Kind, SequenceFiles, Split
 from qrsc.media.errors import MediaError
 from qrsc.media.image_folder import read_frame
 
@@ -17,16 +19,16 @@ _PNG_START = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class SequenceReport:
-    """What is there of one sequence.
+    """The result of checking one sequence.
 
     Attributes:
         name: of the sequence.
         gamma: readout ratio.
-        frames: how many rolling-shutter frames there are.
-        kinds: how many files there are of each other kind.
-        gaps: numbers that are missing between the first frame and the last.
+        frames: number of rolling-shutter frames.
+        kinds: number of files of each other kind.
+        gaps: missing frame numbers between the first frame and the last.
         sizes: `WIDTHxHEIGHT` of all files; more than one is a problem.
-        problems: in words; empty if all is well.
+        problems: in words; empty if there are none.
     """
 
     name: str
@@ -41,11 +43,11 @@ class SequenceReport:
 def check_sequence(
     sequence: SequenceFiles, *, thorough: bool = False, advance: Callable[[], None] = lambda: None
 ) -> SequenceReport:
-    """Look at every file of a sequence.
+    """Check every file of a sequence.
 
     Args:
         sequence: from an index.
-        thorough: decode every file, and not only the head of PNG files.
+        thorough: decode every file; otherwise only the headers of PNG files are read.
         advance: called once for each frame.
     """
     kinds: Counter[Kind] = Counter()
@@ -63,7 +65,7 @@ def check_sequence(
     if len(sizes) > 1:
         problems.append("more than one size: " + ", ".join(f"{count} of {size}" for size, count in sizes.most_common()))
     if not kinds:
-        problems.append("no truth beside any frame")
+        problems.append("no ground truth for any frame")
     return SequenceReport(
         sequence.name,
         sequence.readout.gamma,
@@ -75,8 +77,31 @@ def check_sequence(
     )
 
 
+def check_data(
+    root: Path,
+    layout: str,
+    *,
+    split: Split | None = None,
+    list_file: Path | None = None,
+    thorough: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> list[SequenceReport]:
+    """Check every sequence of a data set.
+
+    Args:
+        root, layout, split, list_file: as for `index_data`.
+        thorough: decode every file; otherwise only the headers of PNG files are read.
+        progress: called for every frame.
+        cancel: stops the check within one frame.
+    """
+    sequences = index_data(root, layout, split=split, list_file=list_file)
+    stage = Stage("checking", sum(len(sequence.frames) for sequence in sequences), progress, cancel)
+    return [check_sequence(sequence, thorough=thorough, advance=stage.advance) for sequence in sequences]
+
+
 def report_lines(reports: Sequence[SequenceReport]) -> list[str]:
-    """A line for each sequence, its problems below it, and a line that sums up."""
+    """A line for each sequence, followed by its problems, and a summary."""
     width = max(len(report.name) for report in reports)
     lines = []
     for report in reports:
@@ -103,7 +128,7 @@ def _size(path: Path, thorough: bool) -> str:
         with path.open("rb") as file:
             head = file.read(24)
         if len(head) < 24 or not head.startswith(_PNG_START):
-            raise MediaError(f"{path} is no PNG file, or only its start.")
+            raise MediaError(f"{path} is not a PNG file, or it is truncated.")
         width, height = struct.unpack(">II", head[16:24])
     else:
         height, width = read_frame(path).frame.shape[-2:]

@@ -1,4 +1,4 @@
-"""One way to read every data set: clips of consecutive frames, each with its truth at an instant where there is one."""
+"""Load any data set as clips of consecutive frames, with the ground truth of each frame that has one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from qrsc.media.errors import MediaError
 from qrsc.media.image_folder import read_frame
 from qrsc.timing import Readout
 
-TruthInstant = Literal["first", "middle"]  # those at which data sets have a truth
+TruthInstant = Literal["first", "middle"]  # the instants at which data sets have ground truth
 MASKS: dict[TruthInstant, Kind] = {"first": "first_mask", "middle": "middle_mask"}
 
 
 @dataclass(frozen=True)
 class ClipFiles:
-    """Consecutive frames of one sequence: no number is missing between them.
+    """Consecutive frames of one sequence, without a gap.
 
     Attributes:
         sequence: name of the sequence.
         folder: of the sequence.
-        readout: how it was read.
+        readout: of its camera.
         frames: their files, in order.
     """
 
@@ -42,10 +42,10 @@ class LoadedFrame:
     """One frame in memory.
 
     Attributes:
-        files: where it came from.
-        rolling: `[3, H, W]`.
-        truths: by instant, `[3, H, W]`; empty for a frame that serves its neighbours only.
-        masks: by instant, `[1, H, W]` bool: where the truth can be asked for.
+        files: that it was read from.
+        rolling: `[3, H, W]`, the rolling-shutter frame.
+        truths: by instant, `[3, H, W]`; empty for a frame that is only used as a neighbour.
+        masks: by instant, `[1, H, W]` bool: where the ground truth is valid.
     """
 
     files: FrameFiles
@@ -56,14 +56,14 @@ class LoadedFrame:
 
 @dataclass(frozen=True)
 class Sample:
-    """A window of frames with the truth of its centre.
+    """A window of frames with the ground truth of its centre frame.
 
     Attributes:
-        frames: `[N, 3, H, W]`, consecutive; the truth belongs to number `N // 2`.
+        frames: `[N, 3, H, W]`, consecutive; the ground truth belongs to frame `N // 2`.
         truth: `[3, H, W]`, the global-shutter frame.
-        mask: `[1, H, W]` bool, where the truth can be asked for; all true where the data set has no masks.
-        readout: how the frames were read.
-        tau: the truth's instant, in frame intervals after the start of the centre frame.
+        mask: `[1, H, W]` bool, where the ground truth is valid; all true if the data set has no masks.
+        readout: of the camera.
+        tau: instant of the ground truth, in frame intervals after the start of the centre frame.
         name: `sequence/number` of the centre frame.
     """
 
@@ -76,15 +76,15 @@ class Sample:
 
 
 class Dataset:
-    """Windows of consecutive frames with a truth, from the index of any layout; read when asked for.
+    """Windows of consecutive frames with ground truth, in any layout; files are read on access.
 
-    A window never reaches over a missing frame, nor from one sequence into another. A frame whose window would, or
-    that has no truth, is no sample of its own; it still serves as a neighbour.
+    A window never spans a missing frame or two sequences. A frame without a complete window or without ground truth
+    is not a sample of its own, but it is still used as a neighbour.
 
     Args:
         sequences: from `index_data`.
         frames: length N of a window, 1 or more.
-        at: the instant of the truth.
+        at: the instant of the ground truth.
     """
 
     def __init__(self, sequences: Sequence[SequenceFiles], *, frames: int = 5, at: TruthInstant = "middle") -> None:
@@ -94,7 +94,7 @@ class Dataset:
             raise ValueError(f"data sets have a truth at {' and '.join(MASKS)}, not at {at!r}.")
         self.frames = frames
         self.at: TruthInstant = at
-        self._windows: list[tuple[ClipFiles, int]] = []  # with the number of its first frame in the clip
+        self._windows: list[tuple[ClipFiles, int]] = []  # with the index of its first frame in the clip
         for clip in (clip for sequence in sequences for clip in split_at_gaps(sequence)):
             self._windows += [
                 (clip, start)
@@ -128,18 +128,18 @@ def index_data(
     readout: Readout | None = None,
     list_file: Path | None = None,
 ) -> list[SequenceFiles]:
-    """The sequences of a data set, ACC included.
+    """Find the sequences of a data set, ACC included.
 
     Args:
         root: the data set, one of its splits, or a single sequence.
         layout: one of `qrsc.data.layouts.LAYOUTS`, or `acc`: the frames of BS-RSC that a list names.
-        split: only this one; None takes all that is there.
-        readout: in place of the layout's own.
+        split: only this one; all that exist if None.
+        readout: replaces the layout's own.
         list_file: for `acc`, from `qrsc data acc`.
     """
     if (layout == "acc") != (list_file is not None):
         raise ValueError(
-            "the layout acc is BS-RSC with a list of its frames that are not in uniform motion: each needs the other. "
+            "the layout acc is BS-RSC with a list of frames whose motion is not uniform: each needs the other. "
             "Make a list with: qrsc data acc ROOT --write list.txt"
         )
     if list_file is None:
@@ -149,7 +149,7 @@ def index_data(
 
 
 def split_at_gaps(sequence: SequenceFiles) -> list[ClipFiles]:
-    """The parts of a sequence between missing frames: motion is not carried over a gap."""
+    """Split a sequence at missing frames, because motion cannot be followed across a gap."""
     runs: list[list[FrameFiles]] = []
     for files in sequence.frames:
         if runs and files.number == runs[-1][-1].number + 1:
@@ -162,10 +162,10 @@ def split_at_gaps(sequence: SequenceFiles) -> list[ClipFiles]:
 def load_frame(
     files: FrameFiles, instants: Sequence[TruthInstant] = (), *, device: torch.device | str | None = None
 ) -> LoadedFrame:
-    """Read a frame with its truths at some instants, where it has them.
+    """Read a frame, with its ground truth at the given instants where it exists.
 
     Raises:
-        MediaError: a file cannot be read, or a truth or mask has another size than its frame.
+        MediaError: a file cannot be read, or ground truth or a mask differs in size from its frame.
     """
     rolling = read_frame(files.files["rolling"], device=device).frame
     truths: dict[TruthInstant, Tensor] = {}
@@ -192,4 +192,4 @@ def _read_like(rolling: Tensor, files: FrameFiles, kind: Kind, device: torch.dev
 def _require_one_size(frames: Sequence[Tensor], clip: ClipFiles) -> None:
     sizes = sorted({f"{frame.shape[-1]}x{frame.shape[-2]}" for frame in frames})
     if len(sizes) > 1:
-        raise MediaError(f"the frames of a sequence must have one size; {clip.folder} has {' and '.join(sizes)}.")
+        raise MediaError(f"all frames of a sequence must have the same size; {clip.folder} has {' and '.join(sizes)}.")

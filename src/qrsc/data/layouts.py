@@ -1,8 +1,8 @@
-"""How data sets lie on disk: one table of names, from which folders are read and written alike.
+"""Layouts of data sets on disk: one table of file names, used for reading and writing.
 
-A sequence is a folder; each of its frames has a number and up to five files: the rolling-shutter frame, the truth at
-the first and at the middle row, and masks of where that truth can be asked for. A layout says what these files are
-called.
+A sequence is a folder. Each of its frames has a number and up to five files: the rolling-shutter frame, the ground
+truth at the first and at the middle row, and masks of where that ground truth is valid. A layout defines the names of
+these files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from qrsc.names import LayoutName as LayoutName
 from qrsc.names import Split as Split
-from qrsc.timing import Readout, parse_scan
+from qrsc.timing import Readout, Scan, parse_scan
 
 Kind = Literal["rolling", "first", "middle", "first_mask", "middle_mask"]
 
@@ -28,21 +28,19 @@ CLIP_FILE = "clip.json"  # beside a sequence of the plain and sim layouts: gamma
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of one data set.
+    """The file names of one data set.
 
     Attributes:
-        title: what the data set is called in print.
-        names: by kind, the file of frame `n` inside its sequence's folder, without suffix, as a format of `n`.
-        readout: how its camera reads, or None where each sequence says so in `clip.json`.
-        marker: a file that the original puts beside the frames, written but not required.
-        depth: folders between the split and the sequence (the towns of Carla-RS).
+        title: the published name of the data set.
+        names: by kind, a format string for the file of frame `n` in its sequence's folder, without suffix.
+        readout: of its camera, or None if each sequence states it in `clip.json`.
+        marker: a file that the original has beside the frames; written, but not required.
     """
 
     title: str
     names: dict[Kind, str]
     readout: Readout | None
     marker: str | None = None
-    depth: int = 0
 
 
 _LAYOUTS: dict[LayoutName, Layout] = {
@@ -56,7 +54,6 @@ _LAYOUTS: dict[LayoutName, Layout] = {
         },
         Readout(1.0),
         marker="gt_vel.log",
-        depth=1,
     ),
     "fastec": Layout(
         "Fastec-RS",
@@ -64,7 +61,7 @@ _LAYOUTS: dict[LayoutName, Layout] = {
         Readout(1.0),
         marker="meta.log",
     ),
-    # The authors give gamma = 0.45. On four true frames 0.425 is better by 2.4 dB: 33.67 against 31.31 (QRS, DIS flow).
+    # The authors give gamma = 0.45. On four real frames 0.425 is better by 2.4 dB: 33.67 against 31.31 (QRS, DIS flow).
     "bsrsc": Layout("BS-RSC", {"rolling": "RS/{:05d}", "middle": "GS/{:05d}"}, Readout(0.425)),
     "plain": Layout("plain", {"rolling": "RS/{:05d}", "middle": "GS/{:05d}", "middle_mask": "mask/{:05d}"}, None),
     "sim": Layout(
@@ -83,7 +80,7 @@ _LAYOUTS: dict[LayoutName, Layout] = {
 
 @dataclass(frozen=True)
 class FrameFiles:
-    """The files of one frame; `files` has the rolling-shutter frame at least."""
+    """The files of one frame; `files` contains at least the rolling-shutter frame."""
 
     number: int
     files: dict[Kind, Path]
@@ -94,11 +91,11 @@ class SequenceFiles:
     """The files of one sequence, frames in order of their numbers.
 
     Attributes:
-        name: its folder, seen from the root that was asked for.
-        folder: where it is.
-        readout: how it was read.
-        frames: those with a rolling-shutter frame; one whose truth is missing serves as a neighbour only.
-        gaps: numbers that are missing between the first frame and the last.
+        name: its folder relative to the root of the data set.
+        folder: its path.
+        readout: of its camera.
+        frames: those with a rolling-shutter file; one without ground truth is only used as a neighbour.
+        gaps: missing frame numbers between the first frame and the last.
     """
 
     name: str
@@ -109,7 +106,7 @@ class SequenceFiles:
 
 
 def get_layout(name: str) -> Layout:
-    """A layout by name."""
+    """Look up a layout by name."""
     for known, layout in _LAYOUTS.items():
         if known == name:
             return layout
@@ -119,17 +116,17 @@ def get_layout(name: str) -> Layout:
 def index_sequences(
     root: Path, layout_name: str, *, split: Split | None = None, readout: Readout | None = None
 ) -> list[SequenceFiles]:
-    """All sequences of a layout below a folder, in order of their names.
+    """Find all sequences of a layout below a folder, sorted by name.
 
     Args:
         root: the data set, one of its splits, or a single sequence.
         layout_name: one of `LAYOUTS`.
-        split: only this one; None takes all that is there.
-        readout: in place of the layout's own.
+        split: only this one; all that exist if None.
+        readout: replaces the layout's own.
 
     Raises:
-        FileNotFoundError: nothing of this layout is there; the message shows what was looked for and what is there.
-        ValueError: a sequence does not say how it was read.
+        FileNotFoundError: there is no sequence of this layout; the message says what was searched for and found.
+        ValueError: a sequence does not state its readout.
     """
     layout = get_layout(layout_name)
     if not root.is_dir():
@@ -148,25 +145,34 @@ def index_sequences(
     return sequences
 
 
-def frame_path(layout: Layout, folder: Path, kind: Kind, number: int, suffix: str = ".png") -> Path:
-    """Where a file of a frame lies in a sequence's folder."""
+def given_readout(gamma: float | None, scan: Scan | None) -> Readout | None:
+    """The readout that replaces the layout's own, or None if no gamma is given."""
+    if gamma is None:
+        if scan is not None:
+            raise ValueError("--scan replaces the data set's own only together with --gamma; give both or neither.")
+        return None
+    return Readout(gamma, scan or "top-down")
+
+
+def frame_path(layout: Layout, folder: Path, kind: Kind, number: int) -> Path:
+    """Path of a file of a frame in a sequence's folder."""
     if kind not in layout.names:
         raise ValueError(f"{layout.title} has no {kind!r} files; it has {', '.join(layout.names)}.")
-    return folder / (layout.names[kind].format(number) + suffix)
+    return folder / (layout.names[kind].format(number) + ".png")
 
 
 def write_clip_file(folder: Path, readout: Readout) -> None:
-    """Say beside a sequence how it was read."""
+    """Write the readout of a sequence to its `clip.json`."""
     text = json.dumps({"gamma": readout.gamma, "scan": readout.scan, "offset": readout.offset}, indent=2)
     (folder / CLIP_FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def read_clip_file(folder: Path) -> Readout:
-    """How a sequence was read, from the file beside it."""
+    """Read the readout of a sequence from its `clip.json`."""
     path = folder / CLIP_FILE
     if not path.is_file():
         raise ValueError(
-            f"{folder} does not say how it was read: give gamma and scan, or put them into {CLIP_FILE} there, as in "
+            f"{folder} does not state its readout: give gamma and scan, or put them into {CLIP_FILE} there, as in "
             '{"gamma": 0.6, "scan": "top-down"}.'
         )
     try:
@@ -177,7 +183,7 @@ def read_clip_file(folder: Path) -> Readout:
 
 
 def _patterns(layout: Layout) -> dict[Kind, re.Pattern[str]]:
-    """What the files of each kind match, any number of digits: `0001_rs.png`, `RS/00001.jpg`."""
+    """Patterns for the files of each kind, with any number of digits: `0001_rs.png`, `RS/00001.jpg`."""
     endings = "|".join(re.escape(suffix) for suffix in SUFFIXES)
     return {
         kind: re.compile(re.sub(r"\\\{:0\dd\\\}", r"(\\d+)", re.escape(name)) + f"(?:{endings})", re.IGNORECASE)
@@ -186,7 +192,7 @@ def _patterns(layout: Layout) -> dict[Kind, re.Pattern[str]]:
 
 
 def _folders(start: Path) -> Iterator[Path]:
-    """A folder and all below it, but for hidden ones: sets that are being made, and what programs keep there."""
+    """A folder and all folders below it, except hidden ones, which may hold unfinished sets."""
     yield start
     below = sorted(path for path in start.rglob("*") if path.is_dir())
     yield from (path for path in below if not any(part.startswith(".") for part in path.relative_to(start).parts))
@@ -220,6 +226,6 @@ def _nothing_found(start: Path, layout: Layout) -> str:
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         there = f"{start} holds {shown or 'nothing'}"
     return (
-        f"no {layout.title} sequence found: folders with files like {wanted} (or .jpg) were looked for at any depth; "
+        f"no {layout.title} sequence found: searched at any depth for folders with files like {wanted} (or .jpg); "
         f"{there}."
     )

@@ -1,1 +1,1 @@
-"""Rolling-shutter pictures of made-up scenes, with everything about them known exactly."""
+"""Rolling-shutter clips of synthetic scenes, with exact ground truth."""

@@ -9,7 +9,7 @@ from qrsc.learn.flow.pairs import FlowPairs, render_pairs
 from qrsc.simulate.camera.curves import polynomial_layers
 from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.textures import band_limited
-from qrsc.simulate.scene.surfaces import INFINITE, Scene, Surface, Surfaces
+from qrsc.simulate.render.surfaces import INFINITE, Scene, Surface, Surfaces
 from qrsc.timing import SCANS, Readout
 
 TINY = NetworkSize(

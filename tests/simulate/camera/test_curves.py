@@ -1,4 +1,4 @@
-"""Homography curves: polynomials in pieces."""
+"""Homography curves: piecewise polynomials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from qrsc.simulate.camera.curves import (
     invert_homographies,
     polynomial_layers,
     sampled_curve,
-    shaken_layers,
     sinusoids,
 )
 
@@ -68,14 +67,18 @@ def test_a_sampled_polynomial_is_that_polynomial() -> None:
 
 
 def test_fast_shake_is_followed_to_a_hundred_thousandth() -> None:
-    """One cycle per frame, 30 Hz at 30 frames per second, is the fastest that worlds have."""
+    """One cycle per frame, 30 Hz at 30 frames per second, is the highest frequency in worlds."""
     one = torch.ones(1, 2, 1, dtype=torch.float64)
 
     def shake(times: Tensor) -> Tensor:
         return sinusoids(times, one, one, torch.tensor([[[0.0], [1.0]]], dtype=torch.float64))
 
-    still = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).reshape(1, 1, 1, 2, 3)
-    curve = shaken_layers(still, torch.ones(1, 1), shake, -2.0, 5.0)
+    def matrices(times: Tensor) -> Tensor:
+        moved = torch.eye(3, dtype=torch.float64).repeat(1, 1, len(times), 1, 1)
+        moved[..., :2, 2] += shake(times).transpose(1, 2)[:, None]
+        return moved
+
+    curve = sampled_curve(matrices, -2.0, 5.0)
     times = torch.linspace(-2.0, 5.0, 997, dtype=torch.float64)
     shift = curve.matrices(times)[0, 0, :, :2, 2].t()
     assert (shift - shake(times)[0]).abs().max() < 2e-5

@@ -16,7 +16,7 @@ from qrsc.simulate.paint.textures import noise
 
 
 def _frames(level: float | None = None) -> Tensor:
-    """`[2, 3, 3, 40, 56]`: grey, or something to see."""
+    """`[2, 3, 3, 40, 56]`: grey, or a texture."""
     if level is not None:
         return torch.full((2, 3, 3, 40, 56), level)
     picture = noise(40, 56, torch.Generator().manual_seed(0), dark=(0.1, 0.2, 0.1), light=(0.7, 0.8, 0.6))
@@ -102,7 +102,7 @@ def _moving(shift: int, frames: int = 3) -> Tensor:
 def test_motion_is_predicted(shift: int) -> None:
     clip = _moving(shift, 2)
     guess = predicted(clip[1:], clip[:1])
-    # The last columns show what the frame before did not.
+    # The last columns were not visible in the previous frame.
     assert torch.equal(guess[..., :64], clip[1:, ..., :64])
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
 from torch import Tensor
 
+from qrsc.backend.progress import Cancelled, Progress
 from qrsc.media.image_folder import write_frame
 from qrsc.media.mp4 import write_video
 from qrsc.simulate.output.from_video import (
@@ -19,6 +21,7 @@ from qrsc.simulate.output.from_video import (
     measure_steps,
     open_source,
     rolling_from_video,
+    simulate_footage,
 )
 from qrsc.simulate.render.rows import render_gs, render_rs
 from qrsc.timing import SCANS, Readout, Scan
@@ -137,3 +140,57 @@ def test_refusals(footage: Tensor) -> None:
     with pytest.raises(ValueError, match="positive number of frames per second"):
         open_source(footage, 0.0)
     assert footage.shape[-2:] == SIZE
+
+
+@pytest.fixture
+def footage_folder(tmp_path: Path, footage: Tensor) -> Path:
+    folder = tmp_path / "footage"
+    folder.mkdir()
+    for number, frame in enumerate(footage[::4]):
+        write_frame(folder / f"{number}.png", frame)
+    return folder
+
+
+def test_progress_counts_the_footage_and_then_the_clip(tmp_path: Path, footage_folder: Path) -> None:
+    heard: list[tuple[str, int]] = []
+    count = simulate_footage(
+        footage_folder,
+        tmp_path / "clip",
+        FPS * PER_FRAME / 4,
+        fps=FPS,
+        largest_step=9.0,
+        progress=lambda now: heard.append((now.stage, now.done)),
+    )
+    assert count == 2
+    assert heard == [
+        *(("measuring motion", done) for done in range(1, 12)),
+        *(("assembling", done) for done in (1, 2)),
+    ]
+
+
+def test_a_cancelled_clip_leaves_nothing(tmp_path: Path, footage_folder: Path) -> None:
+    cancel = Event()
+
+    def stop_at_first_frame(now: Progress) -> None:
+        if now.stage == "assembling":
+            cancel.set()
+
+    with pytest.raises(Cancelled):
+        simulate_footage(
+            footage_folder,
+            tmp_path / "clip",
+            FPS * PER_FRAME / 4,
+            fps=FPS,
+            largest_step=9.0,
+            progress=stop_at_first_frame,
+            cancel=cancel,
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["footage"]
+
+
+def test_the_footage_is_never_touched(footage_folder: Path) -> None:
+    names = sorted(path.name for path in footage_folder.iterdir())
+    for output in (footage_folder, footage_folder / "clip"):
+        with pytest.raises(ValueError, match=r"the original is never touched|lies inside the other"):
+            simulate_footage(footage_folder, output, 100.0, fps=FPS, overwrite=True)
+    assert sorted(path.name for path in footage_folder.iterdir()) == names

@@ -13,16 +13,15 @@ from qrsc.simulate.output.sets import (
     FIXED_SETS,
     SCENES,
     cache_folder,
-    hidden_part,
-    is_reserved_seed,
-    lasting_acceleration,
+    occluded_fraction,
     prepare_set,
     require_free_seed,
     reserved_seed,
     scene_seed,
     set_readout,
     set_world,
-    small_look,
+    sustained_acceleration,
+    thumbnail_scene,
 )
 from qrsc.simulate.output.writers import read_truth
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
@@ -41,9 +40,9 @@ def test_seeds_are_set_apart() -> None:
         reserved_seed(name, scene, attempt) for name in FIXED_SETS for scene in range(SCENES) for attempt in (0, 1023)
     }
     assert len(mine) == len(FIXED_SETS) * SCENES * 2
-    assert all(is_reserved_seed(seed) for seed in mine)
+    assert all(2**31 <= seed < 2**32 for seed in mine)
     others = [scene_seed(seed, scene) for seed in (0, 1, 12345, 2**31 - 1) for scene in range(1000)]
-    assert not any(is_reserved_seed(seed) for seed in others)
+    assert all(0 <= seed < 2**31 for seed in others)
     assert len({scene_seed(seed, scene) for seed in range(30) for scene in range(100)}) == 3000
     for seed in (min(mine), -1, 2**31):
         with pytest.raises(ValueError, match="belong to the fixed test sets"):
@@ -63,13 +62,13 @@ def test_a_scene_is_always_the_same_and_has_what_its_set_is_about(name: str, tex
     assert torch.equal(world.scene.curve.coefficients, again.scene.curve.coefficients)
     fixed = FIXED_SETS[name]
     assert world.styles[0] in fixed.styles
-    look = small_look(world.scene)
-    assert hidden_part(look, readout, 3) >= fixed.hidden
-    assert lasting_acceleration(look) >= fixed.acceleration
+    look = thumbnail_scene(world.scene)
+    assert occluded_fraction(look, readout, 3) >= fixed.occlusion
+    assert sustained_acceleration(look) >= fixed.acceleration
 
 
 def test_sets_stay_what_they_are(textures: TextureLibrary) -> None:
-    """If this fails, the clips have changed: raise `VERSION`, so that no old one is taken from a cache.
+    """If this fails, the clips have changed: increase `VERSION`, so that no old clip is taken from a cache.
 
     Mean of a frame and a phase of the camera's motion, in a small picture with few textures.
     """
@@ -91,12 +90,14 @@ def test_sets_stay_what_they_are(textures: TextureLibrary) -> None:
 def test_another_size_shows_the_same_world(textures: TextureLibrary) -> None:
     small, _ = set_world("sim-drive", 0, textures=textures, size=SMALL)
     large, _ = set_world("sim-drive", 0, textures=textures, size=(60, 80))
-    first, second = small_look(small.scene), small_look(large.scene)
+    first, second = thumbnail_scene(small.scene), thumbnail_scene(large.scene)
     # Principal points differ by a quarter of a pixel of the smaller picture, nothing else does.
     assert torch.allclose(
         small.camera.pose(torch.tensor([3.0]))[1], large.camera.pose(torch.tensor([3.0]))[1], atol=0.05
     )
-    assert hidden_part(first, set_readout(0), 3) == pytest.approx(hidden_part(second, set_readout(0), 3), abs=0.02)
+    assert occluded_fraction(first, set_readout(0), 3) == pytest.approx(
+        occluded_fraction(second, set_readout(0), 3), abs=0.02
+    )
 
 
 def test_sets_are_made_once_and_in_parts(

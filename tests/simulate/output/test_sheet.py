@@ -29,7 +29,7 @@ def test_sheet_shows_the_scenes(tmp_path: Path) -> None:
     sheet = read_frame(tmp_path / "sheet.png").frame
     height, width = SIZE
     assert sheet.shape == (3, 2 * height + GAP, 5 * width + 4 * GAP)
-    # Below its label, each row starts with its rolling-shutter frame; something red tells what leaves the picture.
+    # Below its label, each row starts with its rolling-shutter frame; pixels that leave the picture are red.
     for number, frame in enumerate(frames):
         top = number * (height + GAP)
         assert float((sheet[:, top + 40 : top + height, :width] - frame[:, 40:]).abs().max()) < 0.003

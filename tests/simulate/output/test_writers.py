@@ -1,4 +1,4 @@
-"""Sequences on disk: what is written is read back, whole or not at all."""
+"""Sequences on disk: written completely or not at all, and read back."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_nothing_is_replaced_unasked(tmp_path: Path, clips: dict[LayoutName, tup
     letters = tmp_path / "letters"
     letters.mkdir()
     (letters / "dear.txt").write_text("hello")
-    with pytest.raises(FileExistsError, match="something else"):
+    with pytest.raises(FileExistsError, match="is not a simulated sequence of the layout sim, and is not replaced"):
         write_sequence(letters, "sim", frames, readout, force=True)
     assert (letters / "dear.txt").read_text() == "hello"
 

@@ -20,7 +20,7 @@ def lookups(dtype: torch.dtype, device: str = "cpu") -> tuple[torch.Tensor, torc
 
 
 def compare(dtype: torch.dtype, device: str) -> float:
-    """How far the kernel is from the sum written out."""
+    """Largest difference between the kernel and an explicit sum."""
     from qrsc.simulate.paint.gather_kernel import weighted_rows as kernel
 
     index, tables, weight = lookups(dtype, device)

@@ -67,7 +67,7 @@ def test_poses_are_those_of_the_rows(world: World) -> None:
     assert torch.allclose(second.truth["row_time"], times + 1.0)
     rotation = first.truth["rotation"]
     assert torch.allclose(rotation @ rotation.transpose(1, 2), torch.eye(3, dtype=torch.float64).expand_as(rotation))
-    # The camera moves steadily over the end of the frame: as far from the last row to the next frame as row to row.
+    # The camera moves evenly across the end of the frame: as far from the last row to the next frame as between rows.
     path = torch.cat([first.truth["position"], second.truth["position"][:1]])
     steps = path.diff(dim=0).norm(dim=1)
     assert 0.8 < float(steps[-1] / steps[-2]) < 1.25
@@ -81,7 +81,7 @@ def test_mask_is_where_the_frame_shows_the_truth() -> None:
     assert 0.5 < float(mask.float().mean()) < 1.0
     corrected = sampled(frame.pictures["rolling"][None], frame.truth["distortion_field_middle"][None])
     truth = frame.pictures["middle"][None]
-    # Edges mix two surfaces also inside the mask; but what it leaves out is plainly worse.
+    # Edges blend two surfaces inside the mask, too, but the pixels outside it are clearly worse.
     assert psnr(corrected, truth, mask[None]) > psnr(corrected, truth, ~mask[None]) + 6.0
 
 

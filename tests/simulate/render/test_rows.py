@@ -9,7 +9,7 @@ import torch
 
 from qrsc.simulate.camera.curves import HomographyCurve
 from qrsc.simulate.render.rows import render_gs, render_rows, render_rs
-from qrsc.simulate.scene.surfaces import Surfaces
+from qrsc.simulate.render.surfaces import Surfaces
 from qrsc.timing import SCANS, Readout, Scan
 
 from ..scenes import SIZE, layered_scene, scene_of

@@ -1,4 +1,4 @@
-"""Truth: flows, fields, visibility and speeds."""
+"""Ground truth: flows, fields, visibility and velocities."""
 
 from __future__ import annotations
 

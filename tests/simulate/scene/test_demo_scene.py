@@ -1,4 +1,4 @@
-"""The demonstration: posts bent by the rolling shutter, straight in truth."""
+"""The demonstration scene: the rolling shutter bends posts that are straight."""
 
 from __future__ import annotations
 

@@ -9,10 +9,12 @@ import torch
 
 from qrsc.simulate.camera.styles import STYLES, draw_speeds
 from qrsc.simulate.output.preview import depth_colours, flow_colours
+from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
+from qrsc.simulate.paint.textures import band_limited
 from qrsc.simulate.render.rows import render_gs, render_rs, row_times
+from qrsc.simulate.render.surfaces import OPAQUE
 from qrsc.simulate.render.truth import correction_field, distortion_field, gs_kinematics, rs_flow, seen_points
-from qrsc.simulate.scene.surfaces import OPAQUE
 from qrsc.simulate.scene.worlds import World, sample_scenes
 from qrsc.timing import SCANS, Readout, Scan
 
@@ -29,7 +31,12 @@ def library() -> TextureLibrary:
 
 @pytest.fixture(scope="module")
 def smooth_library() -> TextureLibrary:
-    return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64, smooth=True)
+    """Band-limited textures in place of all others."""
+    generator = torch.Generator().manual_seed(0)
+    painted = texture_library(generator, variety=1, resolution=64)
+    count = painted.colours.offset.shape[0]
+    smooth = [band_limited(256, 256, generator, waves=8, shortest=100.0) for _ in range(count)]
+    return replace(painted, colours=build_atlas(smooth))
 
 
 def _world(library: TextureLibrary, batch: int = 3, style: str = "mixed", seed: int = 1, speed: float = 4.0) -> World:
@@ -165,7 +172,7 @@ def test_the_same_seed_gives_the_same_world(library: TextureLibrary) -> None:
 def test_a_world_ends() -> None:
     library = texture_library(torch.Generator().manual_seed(0), variety=1, resolution=32)
     world = _world(library, batch=1)
-    with pytest.raises(ValueError, match="ask for frames within it"):
+    with pytest.raises(ValueError, match="request frames within it"):
         render_rs(world.scene, Readout(1.0), 9)
 
 

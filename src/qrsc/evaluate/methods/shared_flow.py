@@ -165,7 +165,7 @@ def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
     if not (folder / TRUTH_FILE).is_file():
         raise FileNotFoundError(
             f"there are no exact flows for {folder}: {TRUTH_FILE} is missing there. Write the clips with qrsc simulate "
-            "--truth, or choose another --flow."
+            "scenes --truth, or choose another --flow."
         )
     flows = [
         read_truth(folder, "flow_next", first.files.number),

@@ -20,6 +20,7 @@ from qrsc.fusion.lite.network import LiteOptions
 from qrsc.fusion.rsa2.network import Rsa2Options
 from qrsc.learn.fusion.alignment import ALIGNMENT_MOTIONS
 from qrsc.learn.fusion.train_fusion import WEIGHTS, Kind
+from qrsc.names import parse_size
 from qrsc.pipeline import WINDOWS
 from qrsc.simulate.output.sets import FIXED_SETS, SCENES
 from qrsc.timing import Readout, parse_scan
@@ -29,7 +30,6 @@ SUFFIX = ".safetensors"
 _OPTIONS: dict[Kind, type] = {"rsa2": Rsa2Options, "rsa2-lite": LiteOptions}
 # Names become parts of file names and of methods' names.
 _NAME = re.compile(r"[\w .+-]+")
-_SIZE = re.compile(r"(\d+)x(\d+)")
 
 
 def read_ablation(path: Path) -> Manifest:
@@ -88,12 +88,12 @@ def parse_metrics(names: tuple[str, ...], where: str) -> tuple[str, ...]:
     return names
 
 
-def parse_size(text: str, table: Table) -> tuple[int, int]:
-    """`(height, width)` from `WIDTHxHEIGHT`."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise table.error(f"a size is WIDTHxHEIGHT, such as 320x240, got {text!r}")
-    return int(match[2]), int(match[1])
+def table_size(text: str, table: Table) -> tuple[int, int]:
+    """`(height, width)` from `WIDTHxHEIGHT`; an error names the table."""
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise table.error(str(error).removesuffix(".")) from error
 
 
 def _common(table: Table, path: Path) -> Manifest:
@@ -128,7 +128,7 @@ def _set(name: str, table: Table, folder: Path, at: str) -> DataEntry:
             raise table.error(f"unknown set {name!r}: give its root and layout, or name one of {', '.join(FIXED_SETS)}")
         if any(given is not None for given in (layout, split, listed, gamma, scan)) or (scenes or 1) > SCENES:
             raise table.error(f"a fixed set takes scenes (up to {SCENES}) and size alone")
-        return DataEntry(name, scenes=scenes, size=None if size is None else parse_size(size, table))
+        return DataEntry(name, scenes=scenes, size=None if size is None else table_size(size, table))
     place = folder / root
     if layout is None or size is not None:
         raise table.error("a set with a root needs its layout, and has a size of its own")

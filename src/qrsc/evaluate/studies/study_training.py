@@ -15,7 +15,7 @@ import torch
 
 from qrsc.evaluate.studies.checked_tables import Table
 from qrsc.evaluate.studies.entries import Manifest, Variant
-from qrsc.evaluate.studies.manifest import parse_size
+from qrsc.evaluate.studies.manifest import table_size
 from qrsc.flow import FlowEstimator, load_flow
 from qrsc.fusion.rsa2.network import MULTIPLE
 from qrsc.learn.flow.world_pairs import training_textures
@@ -73,7 +73,7 @@ def training_plan(manifest: Manifest, *, steps: int | None = None, minutes: floa
     plan = TrainingPlan(options, samples=samples, camera=camera)
     plan = replace(
         plan,
-        size=plan.size if size is None else parse_size(size, table),
+        size=plan.size if size is None else table_size(size, table),
         flow=flow or plan.flow,
         textures=None if textures is None else manifest.path.parent / textures,
         scenes=plan.scenes if scenes is None else scenes,
@@ -116,7 +116,7 @@ def _options(table: Table, steps: int | None, minutes: float | None) -> FusionOp
         if len(given["terms"]) != len(terms) or not terms:
             raise table.error(f"loss is one or more of {', '.join(TERMS)}; got {', '.join(terms) or 'none'}")
     if crop is not None:
-        given["crop"] = parse_size(crop, table)
+        given["crop"] = table_size(crop, table)
     return FusionOptions(
         **given, interpolation="bilinear", compiled=torch.cuda.is_available() if compiled is None else compiled
     )

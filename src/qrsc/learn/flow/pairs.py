@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from qrsc.simulate.render.rows import render_rs
+from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import rs_flow
-from qrsc.simulate.scene.surfaces import Scene
 from qrsc.timing import Readout
 
 

@@ -19,8 +19,8 @@ from qrsc.learn.pool.augment import in_bytes
 from qrsc.simulate.camera.sensor import Sensor, apply_sensor, sample_sensor
 from qrsc.simulate.paint.library import TextureLibrary
 from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import distortion_field, rs_flow
-from qrsc.simulate.scene.surfaces import Scene
 from qrsc.simulate.scene.worlds import sample_scenes
 from qrsc.timing import SCANS, Readout
 from qrsc.warp import Interpolation, backward_warp

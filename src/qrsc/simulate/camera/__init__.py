@@ -1,1 +1,1 @@
-"""Camera motion, and what a camera adds to a picture."""
+"""Camera motion, and the effects of lens, sensor and compression."""

@@ -1,7 +1,8 @@
-"""Lossy compression: colours at half resolution, and blocks of 8 x 8 pixels in rounded cosine coefficients.
+"""Lossy compression: chroma at half resolution, and quantised cosine coefficients of 8 x 8 blocks.
 
-As in JPEG each picture is on its own. As in H.264 only what differs from a prediction is kept, small differences are
-dropped altogether, and block edges are smoothed: what is still looks still, and faint detail sticks to what moves.
+As in JPEG, each picture is coded on its own. As in H.264, only the residual of a prediction is coded, small
+coefficients are dropped, and block edges are smoothed: static areas stay constant, and faint detail sticks to moving
+objects.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from qrsc.image.colour import from_ycc, to_ycc
 from qrsc.simulate.camera.prediction import predicted
 
 BLOCK = 8
-# By how much of a step H.264 encoders round towards 0, in key frames and in what differs from a prediction.
+# Fraction of a step by which H.264 encoders round towards 0, in key frames and in residuals.
 KEY_DEAD_ZONE, DEAD_ZONE = 1.0 / 6.0, 1.0 / 3.0
 
 
 def compress(pictures: Tensor, quality: Tensor) -> Tensor:
-    """Pictures as they come back from a JPEG file.
+    """Compress pictures as JPEG does, and decode them.
 
     Args:
         pictures: `[N, 3, H, W]`, RGB in 0 to 1.
@@ -34,11 +35,11 @@ def compress(pictures: Tensor, quality: Tensor) -> Tensor:
 
 
 def compress_video(pictures: Tensor, before: Tensor | None, quality: Tensor) -> Tensor:
-    """A frame as it comes back from a video file.
+    """Compress a frame of a video as H.264 does, and decode it.
 
     Args:
         pictures: `[N, 3, H, W]`, RGB in 0 to 1.
-        before: `[N, 3, H, W]`, the frame before as it came back; None for a key frame.
+        before: `[N, 3, H, W]`, the previous decoded frame; None for a key frame.
         quality: `[N]`, 1 to 100, as for `compress`.
 
     Returns:
@@ -48,7 +49,7 @@ def compress_video(pictures: Tensor, before: Tensor | None, quality: Tensor) -> 
     padded = _padded(pictures)
     prediction = None if before is None else predicted(padded, _padded(before))
     coded = _coded(padded, prediction, quality, dead=KEY_DEAD_ZONE if prediction is None else DEAD_ZONE)
-    # Only what is new has new edges: smoothing all of it would wear away what is copied from frame to frame.
+    # Only the residual has new block edges: smoothing everything would erode what is copied from frame to frame.
     known = torch.zeros_like(coded) if prediction is None else prediction
     return (known + _smoothed_edges(coded - known, quality)).clamp(0.0, 1.0)[..., :height, :width]
 
@@ -59,20 +60,20 @@ def _padded(pictures: Tensor) -> Tensor:
 
 
 def _coded(pictures: Tensor, prediction: Tensor | None, quality: Tensor, *, dead: float) -> Tensor:
-    """Pictures with what differs from a prediction (mid grey if None) rounded; see `_rounded_blocks`."""
+    """Pictures whose residual to a prediction (mid grey if None) is quantised; see `_quantised_blocks`."""
     ycc = to_ycc(pictures)
     known = torch.zeros_like(ycc) if prediction is None else to_ycc(prediction)
     if prediction is None:
         known[:, :1] = 0.5
-    rest = ycc - known
-    luma = _rounded_blocks(rest[:, :1], quality, coarse=10.0, slope=6.0, dead=dead)
-    chroma = _rounded_blocks(F.avg_pool2d(rest[:, 1:], 2), quality, coarse=16.0, slope=10.0, dead=dead)
+    residual = ycc - known
+    luma = _quantised_blocks(residual[:, :1], quality, coarse=10.0, slope=6.0, dead=dead)
+    chroma = _quantised_blocks(F.avg_pool2d(residual[:, 1:], 2), quality, coarse=16.0, slope=10.0, dead=dead)
     chroma = F.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)
     return from_ycc(known + torch.cat([luma, chroma], dim=1)).clamp(0.0, 1.0)
 
 
 def _smoothed_edges(pictures: Tensor, quality: Tensor) -> Tensor:
-    """Steps across block edges that are no larger than rounding makes them, flattened by half."""
+    """Halve the steps across block edges that are small enough to come from quantisation."""
     limit = 2.0 * _scale(quality, pictures).reshape(-1, 1, 1, 1) * 10.0 / 255.0
     for dim in (2, 3):
         length = pictures.shape[dim]
@@ -84,12 +85,12 @@ def _smoothed_edges(pictures: Tensor, quality: Tensor) -> Tensor:
     return pictures
 
 
-def _rounded_blocks(planes: Tensor, quality: Tensor, *, coarse: float, slope: float, dead: float) -> Tensor:
-    """Planes `[N, C, h, w]` with the cosine coefficients of their blocks rounded.
+def _quantised_blocks(planes: Tensor, quality: Tensor, *, coarse: float, slope: float, dead: float) -> Tensor:
+    """Quantise the cosine coefficients of the blocks of planes `[N, C, h, w]`.
 
     Args:
-        coarse, slope: step of the constant coefficient at quality 50, of 255, and how much it grows with frequency.
-        dead: part of a step by which coefficients are drawn towards 0 before they are rounded.
+        coarse, slope: step of the constant coefficient at quality 50, out of 255, and its growth with frequency.
+        dead: dead zone: fraction of a step by which coefficients shrink before rounding.
     """
     count, channels, height, width = planes.shape
     transform = _cosines(planes)
@@ -104,7 +105,7 @@ def _rounded_blocks(planes: Tensor, quality: Tensor, *, coarse: float, slope: fl
 
 
 def _scale(quality: Tensor, like: Tensor) -> Tensor:
-    """How coarse the steps are: 1 at quality 50, `[N]`."""
+    """Scale of the quantisation steps: 1 at quality 50, `[N]`."""
     quality = quality.to(like).clamp(1.0, 100.0)
     return torch.where(quality < 50.0, 50.0 / quality, 2.0 - 0.02 * quality)
 

@@ -1,13 +1,13 @@
-"""How surfaces move in the image: homographies that are piecewise polynomials of time.
+"""Motion of surfaces in the image: homographies that are piecewise polynomials of time.
 
 Convention
     A point (u, v) of a surface is seen at time t at the pixel (x, y) with `(d x, d y, d) = H(t) (u, v, 1)`, where d is
-    its depth (positive in front of the camera) and t is absolute, in frame intervals. The matrix H is the whole of
-    what the renderer and the truth know about a camera and a motion. A flat layer, whose image paths are polynomials,
-    and a plane in space seen by a moving pinhole camera are therefore the same thing to both.
+    its depth (positive in front of the camera) and t is absolute, in frame intervals. Rendering and ground truth
+    know camera and motion through the matrix H alone. A flat layer that moves along polynomials in the image and a
+    plane in space seen by a moving pinhole camera are therefore treated alike.
 
-    A curve that is no polynomial is replaced by one before anything is drawn: short pieces of degree 5 that meet.
-    Pictures and truth are then exact for that same curve, whatever it was sampled from.
+    A curve that is not a polynomial is approximated before rendering by continuous short pieces of degree 5. Pictures
+    and ground truth are both exact for this approximation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from qrsc.simulate.paint.gather import weighted_rows
 
-# A component of one cycle per frame is matched to 1e-5 of its amplitude by degree 5 on a quarter of a frame.
+# Degree 5 on a quarter of a frame approximates an oscillation of one cycle per frame to 1e-5 of its amplitude.
 PIECES_PER_FRAME = 4
 DEGREE = 5
 
@@ -48,7 +48,7 @@ class HomographyCurve:
 
     @property
     def pieces(self) -> int:
-        """How many polynomials follow each other."""
+        """Number of pieces."""
         return self.coefficients.shape[2]
 
     @property
@@ -57,16 +57,16 @@ class HomographyCurve:
         return self.start + self.pieces * self.step
 
     def require(self, first: float, last: float) -> None:
-        """Refuse times that the curve was not made for. A single polynomial is good for any time."""
+        """Refuse times outside the curve. A single polynomial is valid at any time."""
         slack = 1e-9 * self.step
         if self.pieces > 1 and not (self.start - slack <= first and last <= self.stop + slack):
             raise ValueError(
-                f"the scene moves from time {self.start:g} to {self.stop:g}, but was asked for {first:g} to {last:g}; "
-                "ask for frames within it, or make it for more of them."
+                f"the scene moves from time {self.start:g} to {self.stop:g}, but {first:g} to {last:g} was requested; "
+                "request frames within it, or create the scene for more frames."
             )
 
     def to(self, device: torch.device | str) -> HomographyCurve:
-        """The same curve with its coefficients elsewhere."""
+        """The same curve on another device."""
         return replace(self, coefficients=self.coefficients.to(device))
 
     def matrices(self, times: Tensor) -> Tensor:
@@ -87,13 +87,13 @@ class HomographyCurve:
         return result
 
     def follow(self, surface: Tensor, u: Tensor, v: Tensor, times: Tensor, order: int = 0) -> tuple[Tensor, ...]:
-        """Points carried along their surfaces, each to its own time.
+        """Follow points on their surfaces, each to its own time.
 
         Args:
-            surface: `[B, H, W]`, int64: which surface of its scene a point lies on.
-            u, v: `[B, H, W]`, where on that surface.
-            times: `[B, H, W]`, the time asked for at each point.
-            order: how many derivatives by time to return as well, at most 2.
+            surface: `[B, H, W]`, int64: number of the surface that a point lies on.
+            u, v: `[B, H, W]`, coordinates on that surface.
+            times: `[B, H, W]`, absolute time for each point.
+            order: number of time derivatives to return as well, at most 2.
 
         Returns:
             `(d x, d y, d)` as `[3, B, H, W]`, then its first and second derivative, in the dtype of `u`.
@@ -120,14 +120,14 @@ class HomographyCurve:
         return tuple(value / self.step**rank if rank else value for rank, value in enumerate(derivatives))
 
     def _locate(self, times: Tensor) -> tuple[Tensor, Tensor]:
-        """The piece that a time falls in, and the time within it in units of its length."""
+        """The piece that contains a time, and the time within it in units of its length."""
         position = (times - self.start) / self.step
         piece = position.detach().floor().clamp(0, self.pieces - 1)
         return piece.long(), position - piece
 
 
 def invert_homographies(matrices: Tensor) -> Tensor:
-    """Inverses of 3 x 3 matrices `[..., 3, 3]` by cofactors: a few products each, against a batched LU.
+    """Invert 3 x 3 matrices `[..., 3, 3]` by cofactors: a few products each instead of a batched LU.
 
     The inverse of a homography takes a pixel (x, y, 1) to (u, v, 1) / depth, so that its third component is the
     inverse depth, which is linear over the image and positive in front of the camera.
@@ -143,7 +143,7 @@ def invert_homographies(matrices: Tensor) -> Tensor:
     )  # [..., 3, 3], the adjugate
     determinant = (rows[0] * cofactors[..., :, 0]).sum(-1)[..., None, None]
     regular = determinant.abs() > torch.finfo(matrices.dtype).tiny
-    # A plane seen exactly edge on has no inverse, and no pixel either: zeros put it at no inverse depth at all.
+    # A plane seen exactly edge-on has no inverse and covers no pixel: zeros give it no inverse depth.
     return torch.where(regular, cofactors / torch.where(regular, determinant, 1.0), 0.0)
 
 
@@ -153,7 +153,7 @@ def polynomial_layers(affine: Tensor, depth: Tensor) -> HomographyCurve:
     Args:
         affine: `[B, S, D + 1, 2, 3]`: the pixel of (u, v) at time t is `sum_k t**k affine[k] (u, v, 1)`. With the
             identity first, (u, v) is the place at time 0 and the later ones are velocity, half the acceleration, ...
-        depth: `[B, S]`, which layer hides which.
+        depth: `[B, S]`; nearer layers hide farther ones.
     """
     if affine.ndim != 5 or affine.shape[-2:] != (2, 3) or depth.shape != affine.shape[:2]:
         raise ValueError(
@@ -167,37 +167,30 @@ def polynomial_layers(affine: Tensor, depth: Tensor) -> HomographyCurve:
     return HomographyCurve(coefficients.unsqueeze(2))
 
 
-def sampled_curve(
-    matrices: Callable[[Tensor], Tensor],
-    start: float,
-    stop: float,
-    *,
-    pieces_per_frame: int = PIECES_PER_FRAME,
-    degree: int = DEGREE,
-) -> HomographyCurve:
-    """A curve through any function of time, good between two times.
+def sampled_curve(matrices: Callable[[Tensor], Tensor], start: float, stop: float) -> HomographyCurve:
+    """Approximate any function of time by a curve, valid between two times.
 
     Args:
         matrices: takes times `[N]` (float64) and returns homographies `[B, S, N, 3, 3]`.
-        start, stop: the times that will be asked for. Leave a frame of room on both sides: a point that leaves the
+        start, stop: first and last valid time. Leave a margin of one frame on both sides: a point that leaves the
             picture is followed to where it lands.
     """
     if not stop > start:
         raise ValueError(f"stop must lie after start, got start = {start!r} and stop = {stop!r}.")
-    pieces = max(1, round((stop - start) * pieces_per_frame))
+    pieces = max(1, round((stop - start) * PIECES_PER_FRAME))
     step = (stop - start) / pieces
     # Chebyshev-Lobatto nodes: the ends belong to both neighbours, so that the pieces meet.
-    nodes = 0.5 - 0.5 * torch.cos(torch.pi * torch.arange(degree + 1, dtype=torch.float64) / degree)
+    nodes = 0.5 - 0.5 * torch.cos(torch.pi * torch.arange(DEGREE + 1, dtype=torch.float64) / DEGREE)
     times = start + step * (torch.arange(pieces, dtype=torch.float64)[:, None] + nodes)
     values = matrices(times.flatten()).double()
-    values = values.reshape(*values.shape[:2], pieces, degree + 1, 3, 3)
-    powers = nodes[:, None] ** torch.arange(degree + 1, dtype=torch.float64)
+    values = values.reshape(*values.shape[:2], pieces, DEGREE + 1, 3, 3)
+    powers = nodes[:, None] ** torch.arange(DEGREE + 1, dtype=torch.float64)
     coefficients = torch.einsum("pn,bsknij->bskpij", torch.linalg.inv(powers).to(values.device), values)
     return HomographyCurve(coefficients, start, step)
 
 
 def sinusoids(times: Tensor, amplitude: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
-    """A sum of oscillations.
+    """A sum of sinusoids.
 
     Args:
         times: `[N]`.
@@ -209,24 +202,3 @@ def sinusoids(times: Tensor, amplitude: Tensor, frequency: Tensor, phase: Tensor
     """
     angle = 2.0 * torch.pi * frequency[..., None, :] * times[:, None] + phase[..., None, :]
     return (amplitude[..., None, :] * angle.sin()).sum(-1)
-
-
-def shaken_layers(
-    affine: Tensor, depth: Tensor, shake: Callable[[Tensor], Tensor], start: float, stop: float
-) -> HomographyCurve:
-    """Polynomial layers with a shift of the whole picture on top, as an unsteady hand adds it.
-
-    Args:
-        affine, depth: as for `polynomial_layers`.
-        shake: takes times `[N]` and returns the shift (dx, dy) in pixels as `[B, 2, N]`.
-        start, stop: as for `sampled_curve`.
-    """
-    steady = polynomial_layers(affine, depth)
-
-    def matrices(times: Tensor) -> Tensor:
-        moved = steady.matrices(times).clone()  # [B, S, N, 3, 3]
-        shift = shake(times).to(moved).transpose(1, 2)[:, None]  # [B, 1, N, 2]
-        moved[..., :2, 2] += shift * moved[..., 2, 2][..., None]
-        return moved
-
-    return sampled_curve(matrices, start, stop)

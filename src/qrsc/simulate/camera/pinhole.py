@@ -38,7 +38,7 @@ def plane_homographies(
         rotation: `[B, N, 3, 3]`, from the world to the camera.
         position: `[B, N, 3]`, of the camera in the world.
         origin: `[B, S, N, 3]`, the world point with (u, v) = (0, 0) of each plane.
-        axis_u, axis_v: `[B, S, N, 3]`, the world vectors that u and v count.
+        axis_u, axis_v: `[B, S, N, 3]`, the world vectors along which u and v are measured.
 
     Returns:
         `[B, S, N, 3, 3]`, from (u, v, 1) to (depth x, depth y, depth).

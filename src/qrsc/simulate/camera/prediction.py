@@ -1,4 +1,4 @@
-"""What a video encoder knows before it looks at a frame: the frame before it, moved block by block."""
+"""Motion-compensated prediction of a frame, as in a video encoder: blocks of the previous frame, shifted."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 BLOCK = 16
-REDUCED = 4  # the first search is done in pictures of a quarter of the size
-REACH = 7  # pixels of the reduced picture that the first search goes in each direction
-REFINED = 3  # pixels of the full picture that the second goes around what the first found
-# A search leaves its starting point only for a match that is better by this much per pixel: encoders pay for motion
-# vectors, so that flat areas do not get random ones.
+REDUCED = 4  # the first search runs at a quarter of the resolution
+REACH = 7  # search range of the first search, in pixels of the reduced picture
+REFINED = 3  # search range of the second search around the result of the first, in full-size pixels
+# A search leaves its starting point only for a match that is better by this much per pixel. Motion vectors cost bits in
+# an encoder, so that flat areas do not get random ones.
 PRICE = 0.004
 
 
 def predicted(frame: Tensor, before: Tensor) -> Tensor:
-    """The frame before, with each block moved by whole pixels to where it resembles the frame most.
+    """Predict a frame from the previous one: each block is shifted by the whole-pixel motion that matches best.
 
     Args:
         frame: `[N, 3, H, W]`, in 0 to 1; both sides multiples of `BLOCK`.
@@ -26,28 +26,28 @@ def predicted(frame: Tensor, before: Tensor) -> Tensor:
         `[N, 3, H, W]`, made of pixels of `before`.
     """
     grey, grey_before = frame.mean(1, keepdim=True), before.mean(1, keepdim=True)
-    rough = _searched(
+    rough = _search_motion(
         F.avg_pool2d(grey, REDUCED),
         F.avg_pool2d(grey_before, REDUCED),
         torch.zeros_like(grey[:, 0, ::BLOCK, ::BLOCK]).long().unsqueeze(1).expand(-1, 2, -1, -1),
         BLOCK // REDUCED,
         REACH,
     )
-    motion = _searched(grey, grey_before, rough * REDUCED, BLOCK, REFINED)
-    return _moved(before, motion, BLOCK)
+    motion = _search_motion(grey, grey_before, rough * REDUCED, BLOCK, REFINED)
+    return _shift_blocks(before, motion, BLOCK)
 
 
-def _searched(grey: Tensor, before: Tensor, around: Tensor, block: int, reach: int) -> Tensor:
-    """The best motion of each block among those around a given one: `[N, 2, h, w]` (dx, dy), in whole pixels."""
+def _search_motion(grey: Tensor, before: Tensor, around: Tensor, block: int, reach: int) -> Tensor:
+    """The best motion of each block within `reach` of a given one: `[N, 2, h, w]` (dx, dy), in whole pixels."""
     best = torch.full_like(around[:, :1], float("inf"), dtype=grey.dtype)
     found = around
     steps = sorted(
         ((dx, dy) for dy in range(-reach, reach + 1) for dx in range(-reach, reach + 1)),
         key=lambda s: abs(s[0]) + abs(s[1]),
     )
-    for dx, dy in steps:  # short ones first: a longer one has to be better
+    for dx, dy in steps:  # short ones first: a longer one must match better
         motion = around + torch.tensor([dx, dy], device=around.device).reshape(1, 2, 1, 1)
-        cost = F.avg_pool2d((grey - _moved(before, motion, block)).abs(), block)
+        cost = F.avg_pool2d((grey - _shift_blocks(before, motion, block)).abs(), block)
         cost = cost + (PRICE if (dx, dy) != (0, 0) else 0.0)
         better = cost < best
         best = torch.where(better, cost, best)
@@ -55,8 +55,8 @@ def _searched(grey: Tensor, before: Tensor, around: Tensor, block: int, reach: i
     return found
 
 
-def _moved(pictures: Tensor, motion: Tensor, block: int) -> Tensor:
-    """Pictures `[N, C, H, W]` sampled block by block at whole pixels; beyond an edge the edge goes on."""
+def _shift_blocks(pictures: Tensor, motion: Tensor, block: int) -> Tensor:
+    """Sample pictures `[N, C, H, W]` block by block at whole pixels; beyond the border, the border is repeated."""
     count, channels, height, width = pictures.shape
     full = motion.repeat_interleave(block, dim=2).repeat_interleave(block, dim=3)  # [N, 2, H, W]
     x = (torch.arange(width, device=pictures.device) + full[:, 0]).clamp(0, width - 1)

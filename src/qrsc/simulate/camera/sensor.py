@@ -1,8 +1,9 @@
-"""What a real camera adds to a picture: each effect can be left out.
+"""Effects of a real camera on a picture; each can be left out.
 
 Convention
-    Rendered frames are as displayed, with values in 0 to 1. Light is counted as their power 2.2: exposure, white
-    balance, vignetting, blur and noise act on light, and the tone curve brings it back. Compression comes last.
+    Rendered frames are display-referred, with values in 0 to 1. Linear light is their power 2.2: exposure, white
+    balance, vignetting, blur and noise act on linear light, and the tone curve converts it back. Compression comes
+    last.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class Sensor:
         blur: `[B]`, standard deviation of the lens blur in pixels, at most 1.5.
         shot_noise: `[B]`, variance of the light per unit of light.
         read_noise: `[B]`, standard deviation of the light in the dark.
-        grain: `[B]`, in pixels, at most 1.5: noise as a blur of this standard deviation leaves it, as strong as before.
-            Cameras make colours from single-coloured pixels, and smooth noise: that of neighbours is alike. In plain
-            parts of Fastec-RS and BS-RSC frames it is so to 0.3 to 0.5, which 0.45 to 0.6 pixels give.
-        tone: `[B]`, exponent of the tone curve relative to the display's; 1 is neutral, above it is brighter.
+        grain: `[B]`, in pixels, at most 1.5: standard deviation of a blur of the noise that keeps its strength.
+            Demosaicing and denoising correlate the noise of neighbouring pixels: by 0.3 to 0.5 in flat areas of
+            Fastec-RS and BS-RSC frames, which 0.45 to 0.6 pixels reproduce.
+        tone: `[B]`, exponent of the tone curve relative to the display's; 1 is neutral, larger is brighter.
         quality: `[B]`, of the compression, 1 to 100.
-        video: `[B]`, 1 where frames are compressed as in H.264, from the frame before; 0, or None for all, as in JPEG.
+        video: `[B]`, 1 for compression as in H.264, predicted from the previous frame; 0, or None for all, as in JPEG.
     """
 
     exposure: Tensor | None = None
@@ -52,11 +53,11 @@ class Sensor:
     video: Tensor | None = None
 
     def without_damage(self) -> Sensor:
-        """The same colours without blur, noise and compression: for the truth that a correction is held against."""
+        """The same colours without blur, noise and compression: for the ground truth."""
         return replace(self, blur=None, shot_noise=None, read_noise=None, grain=None, quality=None, video=None)
 
     def at_frames(self, frames: Sequence[int]) -> Sensor:
-        """The sensor for some of the frames of the clip only."""
+        """The sensor for some of the frames of the clip."""
         if self.exposure is None:
             return self
         return replace(self, exposure=self.exposure[:, list(frames)])
@@ -68,12 +69,12 @@ class Sensor:
 
 
 def sample_sensor(batch: int, frames: int, generator: torch.Generator, *, effects: Sequence[str] = EFFECTS) -> Sensor:
-    """Random cameras.
+    """Draw random sensors.
 
     Args:
-        batch, frames: size of the clips that they will record.
+        batch, frames: number and length of the clips.
         generator: on the CPU.
-        effects: which of `EFFECTS` they have.
+        effects: which of `EFFECTS` to include.
     """
     unknown = [effect for effect in effects if effect not in EFFECTS]
     if unknown:
@@ -110,19 +111,19 @@ def sample_sensor(batch: int, frames: int, generator: torch.Generator, *, effect
         "quality": "compression",
         "video": "compression",
     }
-    # Everything is drawn, and what is not wanted dropped: leaving an effect out does not change the others.
+    # Everything is drawn and unwanted effects are dropped: leaving one out does not change the others.
     kept = {name: getattr(drawn, name) if owner in effects else None for name, owner in owners.items()}
     return Sensor(**kept)
 
 
 def apply_sensor(frames: Tensor, sensor: Sensor, generator: torch.Generator, before: Tensor | None = None) -> Tensor:
-    """Frames as a camera would deliver them.
+    """Apply sensors to frames.
 
     Args:
         frames: `[B, T, 3, H, W]`, in 0 to 1.
         sensor: of the same batch.
-        generator: of the noise; on the CPU or on the device of the frames.
-        before: `[B, 3, H, W]`, the frame before the first as the camera delivered it; None at the start of a clip.
+        generator: for the noise; on the CPU or on the device of the frames.
+        before: `[B, 3, H, W]`, the frame before the first, after its sensor; None at the start of a clip.
 
     Returns:
         `[B, T, 3, H, W]`, in 0 to 1.
@@ -151,7 +152,7 @@ def apply_sensor(frames: Tensor, sensor: Sensor, generator: torch.Generator, bef
 
 
 def _compressed(frames: Tensor, quality: Tensor, video: Tensor | None, before: Tensor | None) -> Tensor:
-    """Clips `[B, T, 3, H, W]`, each picture on its own or from the one before; see `Sensor`."""
+    """Compress clips `[B, T, 3, H, W]`, each frame on its own or predicted from the previous one; see `Sensor`."""
     result = compress(frames.flatten(0, 1), quality.repeat_interleave(frames.shape[1])).reshape(frames.shape)
     chosen = (video > 0.5).nonzero()[:, 0] if video is not None else quality.new_zeros(0).long()
     if len(chosen) == 0:
@@ -164,7 +165,7 @@ def _compressed(frames: Tensor, quality: Tensor, video: Tensor | None, before: T
 
 
 def _vignette(strength: Tensor, frames: Tensor) -> Tensor:
-    """What is left of the light: `[B, 1, 1, H, W]`, falling with the square of the distance from the centre."""
+    """Remaining light: `[B, 1, 1, H, W]`, falling with the square of the distance from the centre."""
     height, width = frames.shape[-2:]
     y = torch.linspace(-1.0, 1.0, height, dtype=frames.dtype, device=frames.device)[:, None]
     x = torch.linspace(-1.0, 1.0, width, dtype=frames.dtype, device=frames.device)[None]
@@ -172,7 +173,7 @@ def _vignette(strength: Tensor, frames: Tensor) -> Tensor:
 
 
 def _blurred(light: Tensor, sigma: Tensor) -> Tensor:
-    """Light `[B, T, 3, H, W]` under a Gaussian blur of each clip's own width, in rows and then in columns."""
+    """Blur light `[B, T, 3, H, W]` by a Gaussian of each clip's own width, along columns and then along rows."""
     kernel = _gaussian(sigma, light)[:, :, None, None, None, None]
     height, width = light.shape[-2:]
     padded = F.pad(light.flatten(0, 1), [BLUR_REACH] * 4, mode="replicate").reshape(

@@ -1,4 +1,4 @@
-"""How people move cameras: driving, walking, panning, flying, holding, zooming, rolling."""
+"""Styles of camera motion: driving, walking, panning, drone, hand shake, zoom, roll."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qrsc.simulate.camera.paths import Camera, Path
+from qrsc.simulate.camera.motion_paths import Camera, Path
 
 Seven = tuple[float, float, float, float, float, float, float]
 STEADY: Seven = (0.0,) * 7
 
 # Image speeds, in per cent of the picture's width per frame: most clips move by a few, some hardly at all, some by a
-# third of the width. Log-normal about the median, with a share of clips that are as good as still.
+# third of the width. Log-normal about the median, with a share of nearly static clips.
 MEDIAN_SPEED = 4.0
 SPEED_SPREAD = 1.1
 FASTEST = 40.0
 STILL_SHARE = 0.06
-# Slow and fast components of each coordinate.
+# Slow and fast oscillations of each coordinate, this many of each.
 COMPONENTS = 3
 
 
 @dataclass(frozen=True)
 class Style:
-    """Proportions of a way to move. The speed as a whole is drawn afterwards, so that only ratios matter here.
+    """Proportions of a style of motion. The overall speed is drawn afterwards, so that only ratios matter here.
 
     Attributes:
-        drift: typical speed of each of the `CAMERA_COORDINATES`, per frame.
-        change: typical change of that speed, per frame squared.
+        drift: typical speed of each of the seven camera coordinates, per frame interval.
+        change: typical change of that speed, per frame interval squared.
         sway: typical speed of slow oscillations.
         shake: typical speed of fast oscillations.
-        sway_rate, shake_rate: from and to how many cycles per frame these have; times 30 it is in Hz.
+        sway_rate, shake_rate: frequency ranges of these in cycles per frame interval; times 30 for Hz.
         ahead: whether the drift along z is always forward.
     """
 
@@ -100,7 +100,7 @@ MIXED = "mixed"
 
 
 def draw_styles(style: str, batch: int, generator: torch.Generator) -> Tensor:
-    """Numbers of the styles of a batch of clips, in the order of `STYLES`: `[B]`; any for `mixed`."""
+    """Indices into `STYLES` for a batch of clips: `[B]`; random for `mixed`."""
     names = list(STYLES)
     if style == MIXED:
         return torch.randint(len(names), (batch,), generator=generator)
@@ -110,7 +110,7 @@ def draw_styles(style: str, batch: int, generator: torch.Generator) -> Tensor:
 
 
 def draw_speeds(batch: int, width: int, generator: torch.Generator) -> Tensor:
-    """Typical image speeds in pixels per frame: `[B]`."""
+    """Draw typical image speeds in pixels per frame interval: `[B]`."""
     drawn = MEDIAN_SPEED * torch.exp(SPEED_SPREAD * torch.randn(batch, generator=generator, dtype=torch.float64))
     still = torch.rand(batch, generator=generator) < STILL_SHARE
     return torch.where(still, 0.02 * drawn, drawn).clamp_max(FASTEST) * 0.01 * width
@@ -125,7 +125,7 @@ def draw_camera(
     pitch: Tensor,
     height: Tensor,
 ) -> Camera:
-    """Cameras that move in given styles.
+    """Draw cameras that move in given styles.
 
     Args:
         styles: `[B]`, from `draw_styles`.
@@ -151,7 +151,7 @@ def draw_camera(
         low, high = _table(limits)[styles].log().unbind(-1)
         drawn = torch.rand(batch, 7, COMPONENTS, generator=generator, dtype=torch.float64)
         rate = torch.exp(low[:, None, None] + (high - low)[:, None, None] * drawn)
-        # Speeds fall off with the square root of the rate: amplitudes then follow the spectra of real hands.
+        # Speeds fall with the square root of the frequency, so that amplitudes follow the spectra of real hand shake.
         slowest = low.exp()[:, None, None]
         speeds = level[..., None] * normal(batch, 7, COMPONENTS) * (slowest / rate).sqrt()
         rates.append(rate)
@@ -166,7 +166,7 @@ def draw_camera(
 
 
 def scaled_motion(camera: Camera, factor: Tensor, frames: int) -> Camera:
-    """A camera whose motion is multiplied by `[B]`, short of turning over, diving into the ground or zooming wildly."""
+    """Multiply the motion of cameras by `[B]`, limited so that none overturns, enters the ground or zooms wildly."""
     times = torch.linspace(-1.0, frames + 1.0, 8 * (frames + 2), dtype=torch.float64)
     path = camera.path
     excursion = (path.at(times) - path.polynomial[..., :1]).abs().amax(-1)

@@ -1,41 +1,49 @@
-"""Rolling-shutter frames from high-frame-rate footage: every row is taken from the source frame of its time.
+"""Rolling-shutter frames from high-rate footage: each row is taken from the source frames at its time.
 
 Convention
-    Source frame `j` shows the scene at time `j fps / rate`, in the frame intervals of the clip that is made. Row `y` of
-    the rolling-shutter frame `k` wants the time that `Readout` gives it. It is taken from the source frame nearest to
-    that time (`nearest`), or mixed from the two around it (`linear`). The global-shutter frames of the first and the
-    middle row are taken at their times in the same way; where such a time falls on a source frame, which a whole and
-    even number of source frames per readout gives, they are that frame.
+    Source frame `j` shows the scene at time `j fps / rate`, in frame intervals of the new clip. Row `y` of the
+    rolling-shutter frame `k` is exposed at the time that `Readout` gives. It is taken from the source frame nearest to
+    that time (`nearest`), or interpolated between the two around it (`linear`). The global-shutter frames at the first
+    and the middle row are made in the same way. If the readout spans a whole and even number of source frames, their
+    times fall on source frames, and they are copies of these.
 
-    What this cannot hide is the motion from one source frame to the next: where rows change from one to another, an
-    edge jumps by it (`nearest`) or is doubled by it (`linear`). A source is refused if that would be seen.
+    The motion between two source frames remains visible: where the source of the rows changes, an edge jumps by that
+    motion (`nearest`) or is doubled (`linear`). A source is refused if it moves too much.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
 import torch
 from torch import Tensor
 
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.data.layouts import Kind
 from qrsc.flow.dis import DisFlow
 from qrsc.media.image_folder import list_frames, read_frames
 from qrsc.media.reader import read_video
 from qrsc.names import Mixing as Mixing
+from qrsc.simulate.output.writers import (
+    OutputLayout,
+    choose_layout_readout,
+    require_outputs,
+    sequence_folder,
+    write_clip,
+)
 from qrsc.simulate.render.clip import ClipFrame
-from qrsc.timing import Readout
+from qrsc.timing import Readout, Scan
 
 MIXINGS: tuple[Mixing, ...] = get_args(Mixing)
 
-# A jump of a pixel between two rows is seen as a saw-tooth on straight edges; half of it hardly is.
+# A jump of one pixel between two rows shows as a sawtooth on straight edges; half a pixel is hardly visible.
 LARGEST_STEP = 1.0
-# Motion is measured on the first pairs of source frames and then on every eighth; within a pair a few per cent of
-# outliers are left out.
+# Motion is measured on the first pairs of source frames and then on every eighth. Within a pair, the quantile leaves
+# out a few per cent of outliers.
 MEASURED_FIRST = 16
 MEASURED_EVERY = 8
 QUANTILE = 0.95
@@ -47,11 +55,11 @@ class RateTooLowError(ValueError):
 
 @dataclass(frozen=True)
 class Source:
-    """High-rate frames that can be gone through more than once, never all in memory at once.
+    """High-rate frames that can be read more than once, without holding all of them in memory.
 
     Attributes:
-        frames: starts over: gives all frames in order, each `[3, H, W]`, RGB in [0, 1].
-        rate: frames per second of the recording (not of a file that plays it in slow motion).
+        frames: returns a new iterator over all frames in order, each `[3, H, W]`, RGB in [0, 1].
+        rate: frames per second at which it was recorded, which may differ from the playback rate of the file.
         name: for messages.
     """
 
@@ -68,11 +76,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Steps:
-    """How finely a source resolves a readout.
+    """How finely a source samples a readout.
 
     Attributes:
         per_readout: source frames within one readout.
-        pixels: motion from one source frame to the next, which is the size of the steps between rows.
+        pixels: motion from one source frame to the next: the size of the steps between rows.
     """
 
     per_readout: float
@@ -80,7 +88,7 @@ class Steps:
 
 
 def open_source(source: Path | Tensor, rate: float) -> Source:
-    """A folder of images, a video, or a tensor `[N, 3, H, W]`, recorded at `rate` frames per second."""
+    """Open a folder of images, a video, or a tensor `[N, 3, H, W]`, recorded at `rate` frames per second."""
     if isinstance(source, Tensor):
         if source.ndim != 4 or source.shape[1] != 3:
             raise ValueError(f"source frames are [N, 3, H, W]; got a tensor of shape {tuple(source.shape)}.")
@@ -94,9 +102,9 @@ def open_source(source: Path | Tensor, rate: float) -> Source:
 
 
 def measure_steps(source: Source, fps: float, readout: Readout) -> Steps:
-    """The steps between rows that a source would cause, from the optical flow of some of its pairs.
+    """Measure the steps between rows that a source would cause, from the optical flow of some of its pairs.
 
-    Of each pair the length that 95 % of the pixels stay below counts, and of all pairs the largest.
+    The motion of a pair is the 95th percentile of its flow lengths; the largest of all pairs counts.
     """
     search = DisFlow("fast")
     previous: Tensor | None = None
@@ -114,7 +122,7 @@ def require_fine_steps(source: Source, fps: float, readout: Readout, largest: fl
     """Measure the steps and refuse a source whose steps would be longer than `largest` pixels.
 
     Raises:
-        RateTooLowError: the message says how large the artefact would be and which rate would do.
+        RateTooLowError: the message states the size of the artefact and a sufficient rate.
     """
     if not largest > 0:
         raise ValueError(f"the largest step must be over 0 pixels, got {largest!r}.")
@@ -124,8 +132,8 @@ def require_fine_steps(source: Source, fps: float, readout: Readout, largest: fl
         raise RateTooLowError(
             f"{source.name} has {source.rate:g} frames per second, so that only {steps.per_readout:.3g} of them fall "
             f"into a readout of gamma = {readout.gamma:g} at {fps:g} fps. Its image moves by {steps.pixels:.3g} px "
-            f"from one to the next: rows would jump by that much, where {largest:g} px is the most allowed. About "
-            f"{math.ceil(wanted)} frames per second would do; or allow larger steps, or scale the frames down."
+            f"from one to the next: rows would jump by that much, but at most {largest:g} px is allowed. About "
+            f"{math.ceil(wanted)} frames per second would be enough; or allow larger steps, or scale the frames down."
         )
     return steps
 
@@ -139,36 +147,110 @@ def rolling_from_video(
     largest_step: float | None = LARGEST_STEP,
     most: int | None = None,
 ) -> Iterator[ClipFrame]:
-    """Rolling-shutter frames with their truth at the first and the middle row, as they are asked for.
+    """Generate rolling-shutter frames with ground truth at the first and the middle row.
 
     Args:
         source: from `open_source`.
-        fps: wished frame rate of the clip, at most that of the source.
-        readout: wished readout of the clip.
+        fps: frame rate of the clip, at most that of the source.
+        readout: of the clip.
         mixing: `nearest` or `linear`.
-        largest_step: refuse a source whose image moves by more pixels between two frames; None takes any.
-        most: stop after so many frames; otherwise the clip is as long as the source allows.
+        largest_step: refuse a source whose image moves by more pixels between two frames; no limit if None.
+        most: stop after this many frames; the clip is as long as the source allows if None.
 
     Raises:
         RateTooLowError: see `require_fine_steps`; raised before the first frame.
-        ValueError: the source ends before one frame has been read.
+        ValueError: the source ends before the first frame is complete.
     """
+    _require_possible(source, fps, mixing)
+    if largest_step is not None:
+        require_fine_steps(source, fps, readout, largest_step)
+    return _assemble(source, source.rate / fps, readout, mixing, most)
+
+
+def simulate_footage(
+    source: Path,
+    output: Path,
+    rate: float,
+    *,
+    fps: float = 30.0,
+    layout: OutputLayout = "sim",
+    gamma: float | None = None,
+    scan: Scan = "top-down",
+    frames: int | None = None,
+    mixing: Mixing = "linear",
+    largest_step: float | None = LARGEST_STEP,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> int:
+    """Write rolling-shutter frames made from high-rate footage as one sequence.
+
+    Args:
+        source: a video or a folder of images.
+        output: folder for a data set of one sequence.
+        rate: frames per second at which the footage was recorded.
+        fps: frame rate of the clip, at most `rate`.
+        layout: how the clip is stored.
+        gamma: readout ratio; that of the layout, or 0.8, if None.
+        scan: order in which rows are read.
+        frames: length of the clip; as long as the source allows if None.
+        mixing: `nearest` or `linear`.
+        largest_step: see `rolling_from_video`.
+        overwrite: replace a sequence of the same name.
+        progress: called for every frame of the footage while its motion is measured, then for every frame of the clip.
+        cancel: stops the work within one frame; nothing is left behind.
+
+    Returns:
+        How many frames were written.
+
+    Raises:
+        RateTooLowError: see `require_fine_steps`; nothing has been written.
+    """
+    readout = choose_layout_readout(layout, gamma, scan)
+    require_outputs(output, inputs=[source], overwrite=overwrite)
+    opened = open_source(source, rate)
+    _require_possible(opened, fps, mixing)
+    if largest_step is not None:
+        measuring = Stage("measuring motion", None, progress, cancel)
+        require_fine_steps(_counted(opened, measuring), fps, readout, largest_step)
+    made = rolling_from_video(opened, fps, readout, mixing=mixing, largest_step=None, most=frames)
+    return write_clip(
+        output / sequence_folder(layout, 0, 1),
+        layout,
+        made,
+        readout,
+        fps=fps,
+        notes={"source": source.name, "rate": rate, "fps": fps, "mixing": mixing},
+        force=overwrite,
+        stage=Stage("assembling", frames, progress, cancel),
+    )
+
+
+def _counted(source: Source, stage: Stage) -> Source:
+    """The same source, whose frames advance a stage."""
+
+    def frames() -> Iterator[Tensor]:
+        for frame in source.frames():
+            yield frame
+            stage.advance()
+
+    return replace(source, frames=frames)
+
+
+def _require_possible(source: Source, fps: float, mixing: str) -> None:
     if not (math.isfinite(fps) and 0 < fps <= source.rate):
         raise ValueError(
             f"the frame rate of the clip must be over 0 and at most that of its source, {source.rate:g}; got {fps:g}."
         )
     if mixing not in MIXINGS:
         raise ValueError(f"unknown mixing {mixing!r}; choose one of {', '.join(MIXINGS)}.")
-    if largest_step is not None:
-        require_fine_steps(source, fps, readout, largest_step)
-    return _assemble(source, source.rate / fps, readout, mixing, most)
 
 
 def _assemble(source: Source, ratio: float, readout: Readout, mixing: Mixing, most: int | None) -> Iterator[ClipFrame]:
-    """Add every source frame to the rows that want it, and hand out a frame once all its rows have theirs.
+    """Add each source frame to the rows it contributes to, and yield a frame when all its rows are complete.
 
-    Only the frames that are being read are in memory: one, or two where a source frame serves the end of one readout
-    and the start of the next.
+    Only frames in progress are in memory: one, or two where a source frame contributes to the end of one readout and
+    the start of the next.
     """
     open_frames: dict[int, dict[Kind, Tensor]] = {}
     wanted: dict[
@@ -185,9 +267,9 @@ def _assemble(source: Source, ratio: float, readout: Readout, mixing: Mixing, mo
         while number * ratio + first < position + 1:
             pictures = open_frames.setdefault(number, {kind: torch.zeros_like(frame) for kind in wanted})
             for kind, times in wanted.items():
-                pictures[kind].addcmul_(frame, _share(times + number * ratio, position, mixing))
+                pictures[kind].addcmul_(frame, _weight(times + number * ratio, position, mixing))
             number += 1
-        # A position within rounding of a source frame needs none after it.
+        # A position that equals a source frame up to rounding does not need the next one.
         while done in open_frames and done * ratio + last <= position + 1e-6:
             yield ClipFrame(done, open_frames.pop(done))
             done += 1
@@ -208,11 +290,11 @@ def _wanted(readout: Readout, ratio: float, frame: Tensor) -> dict[Kind, Tensor]
     }
 
 
-def _share(wanted: Tensor, position: int, mixing: Mixing) -> Tensor:
-    """Which part of the rows at the wanted positions the source frame at a position makes up."""
+def _weight(wanted: Tensor, position: int, mixing: Mixing) -> Tensor:
+    """Weight of the source frame at `position` in the rows at the wanted positions."""
     distance = wanted - position
     if mixing == "nearest":
         return ((distance >= -0.5) & (distance < 0.5)).float()
     share = (1.0 - distance.abs()).clamp_min(0.0)
-    # Within rounding of a source frame it is that frame, bit for bit.
+    # A position that equals a source frame up to rounding copies that frame exactly.
     return torch.where(share > 1.0 - 1e-6, 1.0, torch.where(share < 1e-6, 0.0, share)).float()

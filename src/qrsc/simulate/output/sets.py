@@ -1,8 +1,8 @@
-"""Fixed test sets, by name and version: the same clips for everybody, made on demand and kept in a cache folder.
+"""Fixed, versioned test sets: the same clips for everybody, rendered on demand and kept in a cache folder.
 
-Each has 20 scenes of 7 frames, 640 x 480, with gamma from 0.3 to 1, in the `sim` layout with truth. Scenes come from
-painted textures alone, so that anyone can make them. Every scene has seeds of its own out of a range that nothing else
-may use, and does not depend on the others: the first few can be made and used without the rest.
+Each has 20 scenes of 7 frames, 640 x 480, with gamma from 0.3 to 1, in the `sim` layout with ground truth. Scenes use
+painted textures only, so that anyone can render them. Every scene has its own seeds, from a range reserved for these
+sets, and does not depend on the others: the first few can be rendered and used without the rest.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from pathlib import Path
 
 import torch
 
-from qrsc.simulate.output.writers import write_sequence
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.simulate.output.render_device import render_device
+from qrsc.simulate.output.sheet import SHEET_FRAME, SHEET_SCENES, sheet_row, write_sheet
+from qrsc.simulate.output.writers import require_outputs, write_sequence
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
 from qrsc.simulate.render.clip import TruthGroup, render_clip
+from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import gs_kinematics, rs_flow
-from qrsc.simulate.scene.surfaces import Scene
 from qrsc.simulate.scene.worlds import World, sample_scenes
 from qrsc.timing import Readout
 
-# To be raised with any change that makes other clips: of this file, of the worlds, of the textures.
+# Increase with any change that alters the clips: in this file, in the worlds or in the textures.
 VERSION = 1
 SCENES = 20
 FRAMES = 7
@@ -32,59 +35,51 @@ SIZE = (480, 640)
 GAMMAS = (0.3, 1.0)
 TRUTH: tuple[TruthGroup, ...] = ("flows", "fields", "camera")
 
-# Seeds that only the fixed sets use. Everything that trains or lets a user choose a seed stays below.
+# Seeds from here on are reserved for the fixed sets. Training and user-chosen seeds stay below.
 FIRST_RESERVED_SEED = 2**31
-LAST_RESERVED_SEED = 2**32 - 1
 _SEEDS_PER_SET = 2**20
 _SEEDS_PER_SCENE = 2**10
 
-# Small pictures are enough to tell how much is hidden and how the motion changes.
-_LOOK = (45, 60)
-# Scene i has the (7 i + 10)th of 20 gammas and the (13 i + 9)th of 20 speeds, from the lowest: all of them once, and
-# already the first few scenes cover the range.
+# A thumbnail is enough to measure occlusion and acceleration.
+_THUMBNAIL = (45, 60)
+# Scene i has the (7 i + 10)th of 20 gammas and the (13 i + 9)th of 20 speeds, in ascending order: each occurs once, and
+# the first few scenes already cover the range.
 _GAMMA_ORDER, _SPEED_ORDER = (7, 10), (13, 9)
 
 
 @dataclass(frozen=True)
 class FixedSet:
-    """What is common to the scenes of a set.
+    """What the scenes of a set have in common.
 
     Attributes:
-        about: what it is for.
-        styles: ways to move, taken in turn.
-        speeds: from and to which typical image speed, in per cent of the width per frame.
-        hidden: least part of the pixels inside the frame that the next frame hides or uncovers elsewhere.
-        acceleration: least lasting change of the image's velocity per frame, as a part of its speed.
+        styles: of camera motion, taken in turn.
+        speeds: range of the typical image speed, in per cent of the width per frame interval.
+        occlusion: least fraction of the pixels that are hidden in the next frame.
+        acceleration: least sustained acceleration relative to the speed, per frame interval.
     """
 
-    about: str
     styles: tuple[str, ...]
     speeds: tuple[float, float]
-    hidden: float = 0.0
+    occlusion: float = 0.0
     acceleration: float = 0.0
 
 
 FIXED_SETS: dict[str, FixedSet] = {
-    "sim-easy": FixedSet("slow, smooth motion", ("panning", "walking", "roll", "zoom"), (0.3, 1.5)),
-    "sim-shake": FixedSet("a camera held in the hand, 2 to 30 Hz", ("hand shake",), (1.0, 6.0)),
-    "sim-drive": FixedSet("a camera on a car", ("driving",), (1.0, 8.0)),
-    "sim-occlusion": FixedSet("near things that hide others", ("driving", "walking"), (2.0, 8.0), hidden=0.03),
-    "sim-nonlinear": FixedSet(
-        "motion that speeds up, slows down and turns",
-        ("walking", "roll", "panning", "zoom"),
-        (3.0, 10.0),
-        acceleration=0.35,
-    ),
+    # Slow, smooth motion.
+    "sim-easy": FixedSet(("panning", "walking", "roll", "zoom"), (0.3, 1.5)),
+    # A hand-held camera, 2 to 30 Hz.
+    "sim-shake": FixedSet(("hand shake",), (1.0, 6.0)),
+    # A camera on a car.
+    "sim-drive": FixedSet(("driving",), (1.0, 8.0)),
+    # Near objects that hide others.
+    "sim-occlusion": FixedSet(("driving", "walking"), (2.0, 8.0), occlusion=0.03),
+    # Motion that speeds up, slows down and turns.
+    "sim-nonlinear": FixedSet(("walking", "roll", "panning", "zoom"), (3.0, 10.0), acceleration=0.35),
 }
 
 
-def is_reserved_seed(seed: int) -> bool:
-    """Whether a seed belongs to the fixed test sets, and must not be used for training."""
-    return FIRST_RESERVED_SEED <= seed <= LAST_RESERVED_SEED
-
-
 def require_free_seed(seed: int) -> int:
-    """The seed itself, if it may be used for anything but the fixed test sets."""
+    """Return the seed if it is not reserved for the fixed test sets."""
     if not 0 <= seed < FIRST_RESERVED_SEED:
         raise ValueError(
             f"a seed is from 0 to {FIRST_RESERVED_SEED - 1}, got {seed}; seeds above belong to the fixed test sets."
@@ -93,37 +88,37 @@ def require_free_seed(seed: int) -> int:
 
 
 def scene_seed(seed: int, scene: int) -> int:
-    """The seed of one scene among many of a user's seed; never a reserved one."""
+    """The seed of one of many scenes derived from a user's seed; never a reserved one."""
     return (require_free_seed(seed) * 1_000_003 + 7 * scene + 1) % FIRST_RESERVED_SEED
 
 
 def reserved_seed(name: str, scene: int, attempt: int = 0) -> int:
-    """The seed of a scene of a fixed set; a scene that lacks what its set is about is drawn again."""
+    """The seed of a scene of a fixed set; each attempt to meet the requirements of the set has its own."""
     number = list(FIXED_SETS).index(_known(name))
     return FIRST_RESERVED_SEED + number * _SEEDS_PER_SET + (scene + 1) * _SEEDS_PER_SCENE + attempt
 
 
 @lru_cache(maxsize=1)
 def set_textures() -> TextureLibrary:
-    """The textures that the scenes of all fixed sets are furnished with, on the CPU."""
+    """The textures of all fixed sets, on the CPU."""
     return texture_library(torch.Generator().manual_seed(FIRST_RESERVED_SEED), variety=6)
 
 
 def set_readout(scene: int) -> Readout:
-    """How the camera of a scene reads: gammas are spread evenly over the set."""
+    """The readout of a scene; gammas are spread evenly over the set."""
     return Readout(GAMMAS[0] + (GAMMAS[1] - GAMMAS[0]) * _rank(scene, _GAMMA_ORDER))
 
 
 def set_world(
     name: str, scene: int, *, textures: TextureLibrary | None = None, size: tuple[int, int] = SIZE
 ) -> tuple[World, Readout]:
-    """One scene of a fixed set, with its readout.
+    """Create one scene of a fixed set, with its readout.
 
     Args:
         name: of the set.
         scene: its number, 0 to 19.
-        textures: `set_textures()`, on the device that shall be used; on the CPU if None.
-        size: of the picture; another one shows the same world coarser or finer.
+        textures: `set_textures()` on the device to use; on the CPU if None.
+        size: `(H, W)` of the frames; another size shows the same world at another resolution.
     """
     fixed = FIXED_SETS[_known(name)]
     if not 0 <= scene < SCENES:
@@ -138,7 +133,9 @@ def set_world(
         world = sample_scenes(1, size, style, generator, textures=textures, frames=FRAMES, speed=speed)
         if _fits(fixed, world, readout):
             return world, readout
-    raise RuntimeError(f"no scene {scene} of {name} in {_SEEDS_PER_SCENE} attempts has what the set is about.")
+    raise RuntimeError(
+        f"scene {scene} of {name} met the requirements of the set in none of {_SEEDS_PER_SCENE} attempts."
+    )
 
 
 def prepare_set(
@@ -150,19 +147,19 @@ def prepare_set(
     device: torch.device | str = "cpu",
     advance: Callable[[str], None] = lambda step: None,
 ) -> Path:
-    """The folder of a fixed set, with its first scenes made if they are not there yet.
+    """Return the folder of a fixed set, after rendering those of its first scenes that are missing.
 
     Args:
         name: one of `FIXED_SETS`.
-        scenes: how many are needed at least.
-        size: `(H, W)` of its frames; another one than `SIZE` shows the same worlds, from a folder of its own.
+        scenes: number of scenes needed.
+        size: `(H, W)` of its frames; sizes other than `SIZE` show the same worlds and have their own folders.
         cache: folder for all sets; `cache_folder()` if None.
         device: where to render.
-        advance: called after each of `scenes` steps, with a word for what is being done.
+        advance: called after each of the `scenes` steps with the name of the set.
 
     Returns:
         A folder in the `sim` layout, for `qrsc.data.layouts.index_sequences`; scene 3 is its sequence `0003`. It may
-        hold more scenes than were asked for.
+        contain more scenes than needed.
     """
     if not 1 <= scenes <= SCENES:
         raise ValueError(f"{name} has {SCENES} scenes; got {scenes}.")
@@ -173,13 +170,54 @@ def prepare_set(
     for scene in range(scenes):
         if scene in missing:
             world, readout = set_world(name, scene, textures=textures, size=size)
-            _make(root / f"{scene:04d}", name, scene, world, readout)
+            _render_scene(root / f"{scene:04d}", name, scene, world, readout)
         advance(name)
     return root
 
 
+def simulate_set(
+    name: str,
+    *,
+    scenes: int = SCENES,
+    preview: Path | None = None,
+    overwrite: bool = False,
+    device: torch.device | str = "auto",
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+) -> Path:
+    """Make the first scenes of a fixed set, and a contact sheet of them if `preview` names a file.
+
+    Args:
+        name, scenes: as for `prepare_set`.
+        preview: picture file for the contact sheet.
+        overwrite: replace a sheet of the same name.
+        device: where to render; `auto` is CUDA or the CPU.
+        progress: called for every scene, then for every row of the sheet.
+        cancel: stops the work within one scene; scenes that are complete stay.
+
+    Returns:
+        The folder of the set, as from `prepare_set`.
+    """
+    _known(name)
+    require_outputs(None, preview, overwrite=overwrite)
+    chosen = render_device(device)
+    shown = min(scenes, SHEET_SCENES) if preview is not None else 0
+    rendering = Stage("rendering", scenes, progress, cancel)
+    folder = prepare_set(name, scenes, device=chosen, advance=lambda step: rendering.advance())
+    if preview is not None:
+        textures = set_textures().to(chosen)
+        drawing = Stage("drawing the sheet", shown, progress, cancel)
+        rows = []
+        for scene in range(shown):
+            world, readout = set_world(name, scene, textures=textures)
+            rows.append(sheet_row(world, readout, SHEET_FRAME))
+            drawing.advance()
+        write_sheet(preview, rows)
+    return folder
+
+
 def cache_folder() -> Path:
-    """Where made sets are kept: the folder that QRSC_CACHE names, or qrsc in the user's cache folder."""
+    """The folder for rendered sets: QRSC_CACHE, or qrsc in the user's cache folder."""
     named = os.environ.get("QRSC_CACHE")
     if named:
         return Path(named)
@@ -192,38 +230,40 @@ def cache_folder() -> Path:
     return base / "qrsc"
 
 
-def _make(folder: Path, name: str, scene: int, world: World, readout: Readout) -> None:
+def _render_scene(folder: Path, name: str, scene: int, world: World, readout: Readout) -> None:
     notes = {"set": name, "version": VERSION, "scene": scene, "style": world.styles[0], "frames": FRAMES}
     frames = render_clip(world.scene, readout, FRAMES, truth=TRUTH, camera=world.camera)
     try:
         write_sequence(folder, "sim", frames, readout, notes=notes, precision=torch.float16)
     except OSError:
-        # Another process may have made it in the meantime; a sequence in its place is whole.
+        # Another process may have rendered it meanwhile; a sequence in its place is complete.
         if not folder.is_dir():
             raise
 
 
 def _fits(fixed: FixedSet, world: World, readout: Readout) -> bool:
-    """Whether a world has what its set is about, from a small look at it."""
-    if fixed.hidden == 0.0 and fixed.acceleration == 0.0:
+    """Whether a world meets the requirements of its set, measured on a thumbnail."""
+    if fixed.occlusion == 0.0 and fixed.acceleration == 0.0:
         return True
-    scene = small_look(world.scene)
+    scene = thumbnail_scene(world.scene)
     middle = FRAMES // 2
-    if fixed.hidden > 0.0 and hidden_part(scene, readout, middle) < fixed.hidden:
+    if fixed.occlusion > 0.0 and occluded_fraction(scene, readout, middle) < fixed.occlusion:
         return False
-    return fixed.acceleration == 0.0 or lasting_acceleration(scene) >= fixed.acceleration
+    return fixed.acceleration == 0.0 or sustained_acceleration(scene) >= fixed.acceleration
 
 
-def small_look(scene: Scene) -> Scene:
-    """The same scene in a small picture, in double precision on the CPU, so that every machine sees the same."""
+def thumbnail_scene(scene: Scene) -> Scene:
+    """The same scene at thumbnail size, in double precision on the CPU, so that all machines agree."""
     height, width = scene.size
-    scale = torch.diag(torch.tensor([_LOOK[1] / width, _LOOK[0] / height, 1.0], dtype=torch.float64))
+    scale = torch.diag(torch.tensor([_THUMBNAIL[1] / width, _THUMBNAIL[0] / height, 1.0], dtype=torch.float64))
     coefficients = scale @ scene.curve.coefficients.cpu()
-    return replace(scene.to("cpu", torch.float64), size=_LOOK, curve=replace(scene.curve, coefficients=coefficients))
+    return replace(
+        scene.to("cpu", torch.float64), size=_THUMBNAIL, curve=replace(scene.curve, coefficients=coefficients)
+    )
 
 
-def hidden_part(scene: Scene, readout: Readout, frame: int) -> float:
-    """Part of the points of a frame that stay inside the picture until the next frame but are hidden there."""
+def occluded_fraction(scene: Scene, readout: Readout, frame: int) -> float:
+    """Fraction of the pixels of a frame that land inside the next frame but are hidden there."""
     flow, visible = rs_flow(scene, readout, frame, frame + 1)
     height, width = scene.size
     x = flow[:, 0] + torch.arange(width)
@@ -232,10 +272,10 @@ def hidden_part(scene: Scene, readout: Readout, frame: int) -> float:
     return float((inside & ~visible[:, 0]).float().mean())
 
 
-def lasting_acceleration(scene: Scene) -> float:
-    """Root mean square of the mean acceleration over the clip, over that of the velocity, per frame interval.
+def sustained_acceleration(scene: Scene) -> float:
+    """RMS of the acceleration averaged over the clip, relative to the RMS velocity, per frame interval.
 
-    A shake whose acceleration turns round from frame to frame has hardly any.
+    A shake whose acceleration reverses from frame to frame has hardly any.
     """
     motions = [gs_kinematics(scene, share * FRAMES) for share in (0.25, 0.5, 0.75)]
     acceleration = torch.stack([motion.acceleration for motion in motions]).mean(0)
@@ -244,7 +284,7 @@ def lasting_acceleration(scene: Scene) -> float:
 
 
 def _rank(scene: int, order: tuple[int, int]) -> float:
-    """A different one of `SCENES` values from 0 to 1 for each scene."""
+    """A value from 0 to 1, different for each of `SCENES` scenes."""
     return (order[0] * scene + order[1]) % SCENES / (SCENES - 1)
 
 

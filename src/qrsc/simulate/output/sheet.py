@@ -1,4 +1,4 @@
-"""A labelled contact sheet of simulated scenes: what the camera records, and what is known about it."""
+"""A labelled contact sheet of simulated scenes: the recorded frame and its ground truth."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from qrsc.simulate.render.truth import rs_flow, rs_kinematics
 from qrsc.simulate.scene.worlds import World
 from qrsc.timing import Readout
 
+SHEET_SCENES = 5  # rows of a contact sheet
+SHEET_FRAME = 1  # the frame of each clip that it shows
+
 
 @torch.no_grad()
 def sheet_row(world: World, readout: Readout, frame: int) -> Tensor:
-    """One scene: RS, GS at the middle row, flow to the next frame, what is not seen there, depth.
+    """Draw one scene: RS, GS at the middle row, flow to the next frame, what is hidden there, depth.
 
     Args:
         world: a batch of 1.
-        readout: how its camera reads.
-        frame: the one that is shown.
+        readout: of its camera.
+        frame: number of the frame to show.
 
     Returns:
-        `[3, H, 5 W]` with gaps, on the CPU.
+        `[3, H, 5 W]` plus gaps, on the CPU.
     """
     scene = world.scene
     rolling = render_rs(scene, readout, frame)[0].cpu()

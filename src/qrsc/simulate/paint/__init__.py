@@ -1,1 +1,1 @@
-"""Textures and painted things for simulated worlds."""
+"""Textures and painted objects for simulated worlds."""

@@ -1,8 +1,8 @@
-"""Textures of any size, each with its halved copies (mip-maps), in one tensor on the device.
+"""Textures of any size with their mipmaps, in one tensor.
 
 Convention
     Texture coordinates (s, t) run from 0 to 1 over a texture, s to the right and t down. Beyond that the texture is
-    mirrored at its edges, again and again, so that there are no seams.
+    mirrored at its edges repeatedly, so that there are no seams.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from qrsc.simulate.paint.gather import weighted_rows
 
 @dataclass(frozen=True)
 class Atlas:
-    """A set of textures, held as one list of texels.
+    """A set of textures, stored as one list of texels.
 
     Attributes:
         texels: `[T, C]`, all levels of all textures, row after row.
-        offset: `[N, L]`, int32: where a level of a texture starts. Levels beyond its smallest repeat that one.
+        offset: `[N, L]`, int32: first texel of each level of a texture. Levels beyond the smallest repeat it.
         height, width: `[N, L]`, int32: size of each level.
     """
 
@@ -31,11 +31,6 @@ class Atlas:
     offset: Tensor
     height: Tensor
     width: Tensor
-
-    @property
-    def count(self) -> int:
-        """How many textures there are."""
-        return self.offset.shape[0]
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Atlas:
         """The same textures on another device or in another precision."""
@@ -47,12 +42,12 @@ class Atlas:
         )
 
     def sample(self, texture: Tensor, s: Tensor, t: Tensor, gradients: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-        """Colours at points of textures, averaged over about the area that a pixel covers.
+        """Colours at points of textures, averaged over approximately the footprint of a pixel.
 
         Args:
             texture: `[M]`, int64: number of the texture of each point.
-            s, t: `[M]`, where on it.
-            gradients: `ds/dx, ds/dy, dt/dx, dt/dy`, each `[M]`: how fast these change from pixel to pixel.
+            s, t: `[M]`, texture coordinates.
+            gradients: `ds/dx, ds/dy, dt/dx, dt/dy`, each `[M]`: their change from pixel to pixel.
 
         Returns:
             `[M, C]`, in the dtype of the texels.
@@ -73,18 +68,18 @@ class Atlas:
         return weighted_rows(index, self.texels[None], weight)[0].t()
 
     def _level(self, texture: Tensor, gradients: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
-        """Which level has about one texel per pixel (a fraction lies between two levels); `[M]`."""
+        """The level with about one texel per pixel, fractional between two levels; `[M]`."""
         height = self.height[:, 0].to(gradients[0].dtype).index_select(0, texture)
         width = self.width[:, 0].to(gradients[0].dtype).index_select(0, texture)
         s_x, s_y, t_x, t_y = gradients[0] * width, gradients[1] * width, gradients[2] * height, gradients[3] * height
-        # A surface seen at a slant covers a long thin footprint. The level of its length blurs too much and that of
-        # its width shimmers; the square root of the area is between, and never sharper than half the length.
+        # On a slanted surface the footprint is long and thin. The level for its length blurs too much and that for its
+        # width aliases; the square root of the area is a compromise, limited to half the length.
         longest = torch.maximum(s_x.square() + t_x.square(), s_y.square() + t_y.square())
         footprint = torch.maximum((s_x * t_y - s_y * t_x).abs(), 0.25 * longest).clamp_min(1.0)
         return (0.5 * torch.log2(footprint)).clamp_max(self.offset.shape[1] - 1)
 
     def _bilinear(self, texture: Tensor, s: Tensor, t: Tensor, level: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """The four texels around each point and their shares, `[M]` each."""
+        """The four texels around each point and their bilinear weights, `[M]` each."""
         entry = texture * self.offset.shape[1] + level
         width = self.width.flatten().index_select(0, entry)
         height = self.height.flatten().index_select(0, entry)
@@ -102,7 +97,7 @@ class Atlas:
 
 
 def build_atlas(textures: Sequence[Tensor]) -> Atlas:
-    """An atlas of pictures.
+    """Build an atlas from pictures.
 
     Args:
         textures: each `[C, h, w]` with the same C; any sizes.

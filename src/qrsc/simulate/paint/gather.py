@@ -1,4 +1,4 @@
-"""Weighted sums of rows of tables: how textures, curves and homographies are looked up."""
+"""Weighted sums of table rows: the lookup of textures, curves and homographies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch.nn import functional as F
 def weighted_rows(index: Tensor, tables: Tensor, weight: Tensor) -> Tensor:
     """Sums of K rows of each table, for M lookups.
 
-    On a GPU this is a kernel of our own where Triton is there: `embedding_bag`, which is fast on a processor, gives a
-    whole group of threads to each lookup, however short its rows are.
+    On a GPU with Triton this is a custom kernel: `embedding_bag`, which is fast on a CPU, assigns a whole group of
+    threads to each lookup, however short its rows are.
 
     Args:
         index: `[M, K]`, int32 or int64.

@@ -1,4 +1,4 @@
-"""`qrsc.simulate.paint.gather.weighted_rows` as one Triton kernel; one lookup is one thread's work."""
+"""`qrsc.simulate.paint.gather.weighted_rows` as a Triton kernel with one thread per lookup."""
 
 # Triton has no types, and its arguments are pointers.
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator"
@@ -31,7 +31,7 @@ def _sum_rows(
     inside = lookup < count
     for column in range(C):
         total = tl.zeros((BLOCK,), dtype=tl.float64 if WIDE else tl.float32)
-        for k in range(K):  # what these load for the second column is in the cache from the first
+        for k in range(K):  # from the second column on, index and weight are in the cache
             row = tl.load(index + lookup * K + k, mask=inside, other=0).to(tl.int64)
             share = tl.load(weight + lookup * K + k, mask=inside, other=0.0)
             total += share * tl.load(tables + (table * rows + row) * C + column, mask=inside, other=0.0)

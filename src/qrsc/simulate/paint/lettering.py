@@ -1,4 +1,4 @@
-"""Letters for signs and posters: a small font of 5 x 7 dots, and words that mean nothing."""
+"""Letters for signs and posters: a font of 5 x 7 dots, and random words without meaning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# Seven rows of each letter from the top, each a number whose five bits are its dots from the left.
+# Seven rows per letter from the top; the five bits of each number are the dots from the left.
 GLYPHS: dict[str, tuple[int, ...]] = {
     "A": (14, 17, 17, 31, 17, 17, 17),
     "B": (30, 17, 17, 30, 17, 17, 30),
@@ -40,7 +40,7 @@ VOWELS = "AEIOUY"
 
 
 def word(generator: torch.Generator, syllables: int) -> str:
-    """A word that can be pronounced and has no meaning."""
+    """A pronounceable word without meaning."""
     letters = ""
     for _ in range(syllables):
         first, second = torch.rand(2, generator=generator).tolist()
@@ -51,7 +51,7 @@ def word(generator: torch.Generator, syllables: int) -> str:
 def write(
     canvas: Tensor, box: tuple[float, float, float, float], ink: Sequence[float], generator: torch.Generator
 ) -> None:
-    """Fill a box `(left, top, right, bottom)`, in texels, of `[C, h, w]` with words in one line, in place."""
+    """Write a line of words into a box `(left, top, right, bottom)`, in texels, of `[C, h, w]`, in place."""
     left, top, right, bottom = (round(value) for value in box)
     part = canvas[:, max(top, 0) : bottom, max(left, 0) : right]
     if part.numel() == 0:
@@ -66,7 +66,7 @@ def write(
         return
     dots = torch.tensor([[[row >> bit & 1 for bit in (4, 3, 2, 1, 0)] + [0] for row in GLYPHS[x]] for x in text])
     line = dots.permute(1, 0, 2).reshape(1, 1, 7, -1).float()
-    # Enlarged smoothly and cut at one half, dots run together into strokes with round ends.
+    # Upsampled and thresholded at one half, the dots merge into strokes with round ends.
     smooth = F.interpolate(line, size=(height, min(width, round(height * line.shape[-1] / 7))), mode="bicubic")[0, 0]
     opacity = ((smooth - 0.5) * max(1.0, height / 7) + 0.5).clamp(0.0, 1.0)
     part = part[:, :, : opacity.shape[1]]

@@ -1,4 +1,4 @@
-"""A stock of textures, masks and painted things to furnish worlds with."""
+"""A library of textures, masks and painted objects for worlds."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qrsc.simulate.paint.textures import Colour
 
 
 @dataclass(frozen=True)
-class Thing:
-    """A painted thing: numbers of its colour and mask, and its size in metres."""
+class PaintedObject:
+    """A painted object: numbers of its colour and mask textures, and its size in metres."""
 
     texture: int
     mask: int
@@ -26,19 +26,19 @@ class Thing:
 
 @dataclass(frozen=True)
 class TextureLibrary:
-    """Textures by what they can be used for; every list holds numbers of textures of an atlas.
+    """Textures by use; every tuple contains numbers of textures in an atlas.
 
     Attributes:
         colours, masks: the textures themselves.
-        backdrops: skies and far views, the horizon half way down.
-        grounds, walls: to cover large surfaces with.
+        backdrops: skies and distant views, with the horizon halfway down.
+        grounds, walls: for large surfaces.
         roads: ground with the kerb at the top and the middle of the road at the bottom.
         fronts: house fronts, which stand on the ground.
-        anything: everything that may be shown on a board or a box.
-        posts: posts and trunks, upright.
-        vehicles, people, trees: painted things.
-        outlines: masks to cut shapes out of any texture.
-        lattices: masks of railings and fences, to be repeated sideways.
+        anything: for boards and cut-out shapes.
+        posts: vertical posts.
+        vehicles, people, trees: painted objects.
+        outlines: masks that cut shapes out of any texture.
+        lattices: masks of railings and fences, which repeat sideways.
         foliage: masks of branches.
         shadow: the mask of a shadow on the ground.
     """
@@ -49,19 +49,19 @@ class TextureLibrary:
     grounds: tuple[int, ...]
     walls: tuple[int, ...]
     roads: tuple[int, ...]
-    fronts: tuple[Thing, ...]
+    fronts: tuple[PaintedObject, ...]
     anything: tuple[int, ...]
     posts: tuple[int, ...]
-    vehicles: tuple[Thing, ...]
-    people: tuple[Thing, ...]
-    trees: tuple[Thing, ...]
+    vehicles: tuple[PaintedObject, ...]
+    people: tuple[PaintedObject, ...]
+    trees: tuple[PaintedObject, ...]
     outlines: tuple[int, ...]
     lattices: tuple[int, ...]
     foliage: tuple[int, ...]
     shadow: int
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> TextureLibrary:
-        """The same stock on another device or in another precision."""
+        """The same library on another device or in another precision."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["colours"] = self.colours.to(device, dtype)
         values["masks"] = self.masks.to(device, dtype)
@@ -69,8 +69,8 @@ class TextureLibrary:
 
 
 @dataclass
-class _Shelves:
-    """Pictures while they are being collected."""
+class _Pictures:
+    """Collects pictures for the two atlases."""
 
     colours: list[Tensor] = field(default_factory=list)
     masks: list[Tensor] = field(default_factory=list)
@@ -83,8 +83,8 @@ class _Shelves:
         self.masks.append(picture)
         return len(self.masks) - 1
 
-    def thing(self, painted: tuple[Tensor, Tensor], width: float, height: float) -> Thing:
-        return Thing(self.colour(painted[0]), self.mask(painted[1]), width, height)
+    def painted_object(self, painted: tuple[Tensor, Tensor], width: float, height: float) -> PaintedObject:
+        return PaintedObject(self.colour(painted[0]), self.mask(painted[1]), width, height)
 
 
 def texture_library(
@@ -93,66 +93,63 @@ def texture_library(
     photographs: Sequence[Tensor] = (),
     variety: int = 4,
     resolution: int = 512,
-    smooth: bool = False,
 ) -> TextureLibrary:
-    """A stock of textures, painted from a seed and, if there are any, from photographs.
+    """Paint a library of textures, and add photographs if there are any.
 
     Args:
         generator: on the CPU; decides everything.
-        photographs: pictures `[3, h, w]`, RGB in 0 to 1, that most surfaces will then be covered with.
-        variety: how many textures of each kind are painted.
+        photographs: pictures `[3, h, w]`, RGB in 0 to 1, which then cover most surfaces.
+        variety: number of painted textures of each kind.
         resolution: texels along the height of a texture.
-        smooth: band-limited textures in place of all others, for tests that ask for exactness.
     """
     if variety < 1 or resolution < 16:
         raise ValueError(f"variety must be at least 1 and resolution 16; got {variety} and {resolution}.")
-    shelves = _Shelves()
-    photos = tuple(shelves.colour(picture) for picture in photographs)
-    grounds = tuple(shelves.colour(picture) for picture in _grounds(generator, variety, resolution))
-    walls = tuple(shelves.colour(picture) for picture in _walls(generator, variety, resolution))
-    boards = tuple(shelves.colour(picture) for picture in _boards(generator, variety, resolution))
-    backdrops = tuple(shelves.colour(street.landscape(resolution, 2 * resolution, generator)) for _ in range(variety))
-    # The line in the middle of the road lies at the edge, where the picture is mirrored.
+    pictures = _Pictures()
+    photos = tuple(pictures.colour(picture) for picture in photographs)
+    grounds = tuple(pictures.colour(picture) for picture in _grounds(generator, variety, resolution))
+    walls = tuple(pictures.colour(picture) for picture in _walls(generator, variety, resolution))
+    boards = tuple(pictures.colour(picture) for picture in _boards(generator, variety, resolution))
+    backdrops = tuple(pictures.colour(street.landscape(resolution, 2 * resolution, generator)) for _ in range(variety))
+    # The centre line of the road is at the edge, where the texture is mirrored.
     roads = tuple(
-        shelves.colour(street.pavement(resolution, 2 * resolution, generator, line=0.97)) for _ in range(variety)
+        pictures.colour(street.pavement(resolution, 2 * resolution, generator, line=0.97)) for _ in range(variety)
     )
-    stock = TextureLibrary(
+    return TextureLibrary(
         backdrops=backdrops + photos[: 2 * variety],
         grounds=grounds + photos[:variety],
         walls=walls + photos,
         roads=roads,
-        fronts=_fronts(shelves, generator, variety, resolution),
+        fronts=_fronts(pictures, generator, variety, resolution),
         anything=boards + walls + photos + photos,
         posts=tuple(
-            shelves.colour(street.post(resolution, max(8, resolution // 32), generator, bands=number % 2 == 0))
-            for number in range(variety)
+            pictures.colour(street.post(resolution, max(8, resolution // 32), generator)) for _ in range(variety)
         ),
         vehicles=tuple(
-            shelves.thing(street.van(resolution // 2, resolution, generator, _paint(generator)), 4.8, 2.3)
+            pictures.painted_object(street.van(resolution // 2, resolution, generator, _paint(generator)), 4.8, 2.3)
             if number % 2
-            else shelves.thing(street.car(resolution // 2, resolution, generator, _paint(generator)), 4.2, 1.6)
+            else pictures.painted_object(
+                street.car(resolution // 2, resolution, generator, _paint(generator)), 4.2, 1.6
+            )
             for number in range(2 * variety)
         ),
         people=tuple(
-            shelves.thing(street.person(resolution, resolution // 2, generator), 0.85, 1.75) for _ in range(variety)
+            pictures.painted_object(street.person(resolution, resolution // 2, generator), 0.85, 1.75)
+            for _ in range(variety)
         ),
-        trees=tuple(shelves.thing(street.leaves(resolution, resolution, generator), 4.2, 5.0) for _ in range(variety)),
-        outlines=tuple(shelves.mask(shapes.outline(resolution // 2, generator)) for _ in range(3 * variety)),
-        lattices=tuple(shelves.mask(shapes.lattice(resolution // 2, generator)) for _ in range(variety)),
-        foliage=tuple(shelves.mask(shapes.foliage(resolution, generator)) for _ in range(variety)),
-        shadow=shelves.mask(street.soft_shadow(64, 128)),
-        colours=build_atlas(_smoothed(shelves.colours, generator) if smooth else shelves.colours),
-        masks=build_atlas(shelves.masks),
+        trees=tuple(
+            pictures.painted_object(street.leaves(resolution, resolution, generator), 4.2, 5.0) for _ in range(variety)
+        ),
+        outlines=tuple(pictures.mask(shapes.outline(resolution // 2, generator)) for _ in range(3 * variety)),
+        lattices=tuple(pictures.mask(shapes.lattice(resolution // 2, generator)) for _ in range(variety)),
+        foliage=tuple(pictures.mask(shapes.foliage(resolution, generator)) for _ in range(variety)),
+        shadow=pictures.mask(street.soft_shadow(64, 128)),
+        colours=build_atlas(pictures.colours),
+        masks=build_atlas(pictures.masks),
     )
-    return stock
-
-
-def _smoothed(colours: list[Tensor], generator: torch.Generator) -> list[Tensor]:
-    return [textures.band_limited(256, 256, generator, waves=8, shortest=100.0) for _ in colours]
 
 
 def _paint(generator: torch.Generator) -> Colour:
-    """A colour that cars are sold in: mostly grey, sometimes bright."""
+    """A typical car colour: mostly grey, sometimes bright."""
     grey, bright, *hue = torch.rand(5, generator=generator).tolist()
     level = 0.15 + 0.75 * grey
     strength = 0.6 if bright < 0.45 else 0.08
@@ -221,7 +218,9 @@ def _boards(generator: torch.Generator, variety: int, resolution: int) -> list[T
     return [painters[number % len(painters)]() for number in range(max(variety, 2))]
 
 
-def _fronts(shelves: _Shelves, generator: torch.Generator, variety: int, resolution: int) -> tuple[Thing, ...]:
+def _fronts(
+    pictures: _Pictures, generator: torch.Generator, variety: int, resolution: int
+) -> tuple[PaintedObject, ...]:
     fronts = []
     for _ in range(variety):
         storeys, bays, tone, lift = torch.rand(4, generator=generator).tolist()
@@ -238,5 +237,5 @@ def _fronts(shelves: _Shelves, generator: torch.Generator, variety: int, resolut
             brick=brick,
             shop=_paint(generator),
         )
-        fronts.append(Thing(shelves.colour(picture), -1, width, height))
+        fronts.append(PaintedObject(pictures.colour(picture), -1, width, height))
     return tuple(fronts)

@@ -1,4 +1,4 @@
-"""A folder of photographs as textures: cut, mirrored, recoloured and mixed with each other."""
+"""Textures from a folder of photographs: cropped, mirrored, recoloured and blended."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from qrsc.media.image_folder import list_frames, read_frame
 from qrsc.simulate.paint.textures import fractal_noise
 
 
-def load_photographs(folder: Path | str, *, longest: int = 1024, most: int | None = None) -> list[Tensor]:
-    """The pictures of a folder, in the order of their names.
+def load_photographs(folder: Path | str, *, longest: int = 1024) -> list[Tensor]:
+    """Load the pictures of a folder, sorted by name.
 
     Args:
-        folder: holds the pictures, in any format that frames can have.
-        longest: larger pictures are scaled down to this length of their longer side.
-        most: read at most so many.
+        folder: of pictures, in any format that frames can have.
+        longest: larger pictures are downsampled to this length of their longer side.
 
     Returns:
         `[3, h, w]` each, RGB in 0 to 1.
     """
     pictures = []
-    for path in list_frames(Path(folder))[:most]:
+    for path in list_frames(Path(folder)):
         picture = read_frame(path).frame
         scale = longest / max(picture.shape[1:])
         if scale < 1.0:
@@ -35,11 +34,11 @@ def load_photographs(folder: Path | str, *, longest: int = 1024, most: int | Non
 
 
 def varied(photographs: list[Tensor], count: int, generator: torch.Generator) -> list[Tensor]:
-    """More textures from photographs than there are: parts of them, mirrored, recoloured, some mixed by twos.
+    """Make textures from photographs: random crops, mirrored and recoloured, some blended in pairs.
 
     Args:
         photographs: `[3, h, w]` each.
-        count: how many to make.
+        count: number of textures.
     """
     if not photographs:
         raise ValueError("there are no photographs to make textures from.")
@@ -56,7 +55,7 @@ def varied(photographs: list[Tensor], count: int, generator: torch.Generator) ->
 
 
 def _part(photographs: list[Tensor], generator: torch.Generator) -> Tensor:
-    """A part of one photograph, at least half of it each way, perhaps mirrored or turned on its side."""
+    """A random crop of one photograph, at least half of each side, sometimes mirrored or transposed."""
     photograph = photographs[int(torch.randint(len(photographs), (1,), generator=generator))]
     height, width = photograph.shape[1:]
     part_y, part_x, at_y, at_x, mirror, turn = torch.rand(6, generator=generator).tolist()
@@ -68,7 +67,7 @@ def _part(photographs: list[Tensor], generator: torch.Generator) -> Tensor:
 
 
 def _recoloured(texture: Tensor, generator: torch.Generator) -> Tensor:
-    """Colours mixed a little among each other, and lighter or darker as a whole."""
+    """Mix the channels slightly, and change contrast and brightness."""
     mix = torch.eye(3) + 0.12 * torch.randn(3, 3, generator=generator)
     mix = mix / mix.sum(1, keepdim=True).clamp_min(0.3)
     contrast, level = torch.rand(2, generator=generator).tolist()

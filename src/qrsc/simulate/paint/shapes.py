@@ -1,4 +1,4 @@
-"""Masks `[1, h, w]`, 0 to 1: outlines of things, railings and fences, leaves."""
+"""Masks `[1, h, w]`, 0 to 1: outlines, railings and fences, foliage."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def outline(side: int, generator: torch.Generator) -> Tensor:
 
 
 def lattice(side: int, generator: torch.Generator) -> Tensor:
-    """One stretch of railing, fence or net, symmetric about its sides."""
+    """A segment of railing, fence or net that repeats when mirrored at its sides."""
     kind = int(torch.randint(3, (1,), generator=generator))
     bars = int(torch.randint(6, 13, (1,), generator=generator))
     thick = 0.1 + 0.18 * float(torch.rand(1, generator=generator))
@@ -59,7 +59,7 @@ def lattice(side: int, generator: torch.Generator) -> Tensor:
 
 
 def foliage(side: int, generator: torch.Generator) -> Tensor:
-    """A branch: leaves and gaps between them, thinning out towards the edges."""
+    """A branch: leaves with gaps, thinning out towards the edges."""
     y, x = torch.meshgrid(torch.linspace(-1, 1, side), torch.linspace(-1, 1, side), indexing="ij")
     coarse = fractal_noise(side, side, generator, cells=4, octaves=3)
     fine = fractal_noise(side, side, generator, cells=20, octaves=5, roughness=0.8)

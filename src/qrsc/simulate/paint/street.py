@@ -1,4 +1,4 @@
-"""Pictures of the things that stand in a street: house fronts, sky, ground, trees, lamp posts, a van.
+"""Painted parts of a street: house fronts, sky, ground, trees, posts, vehicles, people.
 
 Colours are `[3, h, w]` and masks `[1, h, w]`, both in 0 to 1.
 """
@@ -83,7 +83,7 @@ def _window(wall: Tensor, box: tuple[float, float, float, float], generator: tor
 
 
 def _glass(wall: Tensor, box: tuple[float, float, float, float], generator: torch.Generator) -> None:
-    """Dark glass with what it mirrors: brighter towards the top, with soft shapes."""
+    """Dark glass with reflections: brighter towards the top, with soft shapes."""
     left, top, right, bottom = (round(value) for value in box)
     left, top = max(left, 0), max(top, 0)
     part = wall[:, top:bottom, left:right]
@@ -122,13 +122,13 @@ def _shop_window(
 
 
 def _shade_down(canvas: Tensor, top: int, length: int, strength: float) -> None:
-    """A shadow that starts dark at a row and fades below it, in place."""
+    """Add a shadow that is darkest at row `top` and fades below it, in place."""
     part = canvas[:, max(top, 0) : max(top, 0) + max(length, 0)]
     part.mul_(torch.linspace(strength, 1.0, part.shape[1])[:, None])
 
 
 def sky(height: int, width: int, generator: torch.Generator) -> Tensor:
-    """Blue that pales downwards, with clouds."""
+    """Blue sky that gets paler towards the horizon, with clouds."""
     ramp = torch.linspace(0.0, 1.0, height)[:, None].expand(height, width)
     clear = tinted(ramp, (0.36, 0.55, 0.82), (0.8, 0.87, 0.93))
     noise = fractal_noise(height, width, generator, cells=3, octaves=7, roughness=0.6)
@@ -139,10 +139,10 @@ def sky(height: int, width: int, generator: torch.Generator) -> Tensor:
 
 
 def pavement(height: int, width: int, generator: torch.Generator, *, line: float = 0.9) -> Tensor:
-    """Ground seen from above; rows go away from the houses: slabs, kerb, gutter, asphalt with a dashed line.
+    """Ground seen from above; from top to bottom: slabs, kerb, gutter, asphalt with a dashed line.
 
     Args:
-        line: where the dashed line starts, as a part of the height.
+        line: top of the dashed line, as a fraction of the height.
     """
     grain = fractal_noise(height, width, generator, cells=32, octaves=8, roughness=0.95)
     patches = fractal_noise(height, width, generator, cells=3, octaves=6, roughness=0.7)
@@ -172,8 +172,8 @@ def pavement(height: int, width: int, generator: torch.Generator, *, line: float
     return ground.clamp(0.0, 1.0)
 
 
-def post(height: int, width: int, generator: torch.Generator, *, bands: bool = True) -> Tensor:
-    """A painted metal post: round, lit from the left, with rust and perhaps a few bands."""
+def post(height: int, width: int, generator: torch.Generator) -> Tensor:
+    """A painted metal post: round, lit from the left, with rust and a few coloured bands."""
     across = torch.linspace(-1.0, 1.0, width)[None]
     light = 0.25 + 0.75 * (1.0 - (across + 0.35).square()).clamp(0.0, 1.0)
     rust = fractal_noise(height, width, generator, cells=12, octaves=6)
@@ -191,7 +191,7 @@ def post(height: int, width: int, generator: torch.Generator, *, bands: bool = T
     return (metal * (0.4 + 0.6 * light)).clamp(0.0, 1.0)
 
 
-def leaves(height: int, width: int, generator: torch.Generator, *, trunk: bool = True) -> tuple[Tensor, Tensor]:
+def leaves(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A tree: colour and mask."""
     y = torch.linspace(-1.0, 1.0, height)[:, None]
     x = torch.linspace(-1.0, 1.0, width)[None]
@@ -201,18 +201,16 @@ def leaves(height: int, width: int, generator: torch.Generator, *, trunk: bool =
     mask = ((crown + 0.22 * coarse + 0.22 * fine) / 0.08).clamp(0.0, 1.0)
     light = (0.45 - 0.35 * y - 0.25 * x + 0.12 * coarse + 0.2 * fine).clamp(0.0, 1.0)
     colour = tinted(light.expand(height, width), (0.05, 0.1, 0.03), (0.5, 0.6, 0.22))
-    if trunk:
-        bark = fractal_noise(height, width, generator, cells=16, octaves=5)
-        wood = ((0.07 - (x + 0.02 * coarse).abs() + 0.04 * (y - 0.2).clamp_min(0)) / 0.01).clamp(0.0, 1.0) * (y > 0.0)
-        behind = (1.0 - mask) * wood
-        brown = tinted((0.4 + 0.15 * bark - 1.5 * x).clamp(0, 1), (0.12, 0.08, 0.05), (0.45, 0.36, 0.27))
-        colour = torch.where(behind > 0.5, brown, colour)
-        mask = torch.maximum(mask, wood)
-    return colour, mask[None]
+    bark = fractal_noise(height, width, generator, cells=16, octaves=5)
+    trunk = ((0.07 - (x + 0.02 * coarse).abs() + 0.04 * (y - 0.2).clamp_min(0)) / 0.01).clamp(0.0, 1.0) * (y > 0.0)
+    behind = (1.0 - mask) * trunk
+    brown = tinted((0.4 + 0.15 * bark - 1.5 * x).clamp(0, 1), (0.12, 0.08, 0.05), (0.45, 0.36, 0.27))
+    colour = torch.where(behind > 0.5, brown, colour)
+    return colour, torch.maximum(mask, trunk)[None]
 
 
 def hills(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A far line of trees and roofs: colour and mask."""
+    """A distant line of trees and roofs: colour and mask."""
     y = torch.linspace(0.0, 1.0, height)[:, None]
     skyline = 0.35 + 0.12 * fractal_noise(64, width, generator, cells=1, octaves=5, roughness=0.6)[32:33]
     bumps = fractal_noise(height, width, generator, cells=6, octaves=6, roughness=0.7)
@@ -222,7 +220,7 @@ def hills(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, 
 
 
 def landscape(height: int, width: int, generator: torch.Generator) -> Tensor:
-    """A far view all around: sky, a line of hills and trees, and fields below the horizon, which is half way down."""
+    """A distant view: sky, a line of hills and trees, and fields below the horizon, which is halfway down."""
     view = sky(height, width, generator)
     half = height // 2
     fields = fractal_noise(height - half, width, generator, cells=6, octaves=6)
@@ -312,7 +310,7 @@ def _on_wheels(colour: Tensor, mask: Tensor, centres: tuple[float, float], radiu
 
 
 def person(height: int, width: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Somebody walking to the right: colour and mask."""
+    """A person walking to the right: colour and mask."""
     y = torch.linspace(0.0, 1.0, height)[:, None].expand(height, width)
     x = (torch.linspace(-0.5, 0.5, width)[None] * width / height).expand(height, width)
     shirt, trousers, hair, skin = torch.rand(4, 3, generator=generator)
@@ -343,7 +341,7 @@ def person(height: int, width: int, generator: torch.Generator) -> tuple[Tensor,
 
 
 def soft_shadow(height: int, width: int) -> Tensor:
-    """A blurred oval, at most half opaque: a shadow never counts as the surface that a pixel sees."""
+    """A blurred oval with an opacity below one half, so that a shadow never counts as the visible surface."""
     y = torch.linspace(-1.0, 1.0, height)[:, None]
     x = torch.linspace(-1.0, 1.0, width)[None]
     return (0.49 * (1.6 * (1.0 - (x**4 + y**4))).clamp(0.0, 1.0))[None]

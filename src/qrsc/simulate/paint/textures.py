@@ -1,4 +1,4 @@
-"""Textures made from nothing but a seed, as `[3, h, w]` RGB in 0 to 1."""
+"""Procedural textures `[3, h, w]`, RGB in 0 to 1."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def fractal_noise(
 
     Args:
         cells: cells of the coarsest octave along the height.
-        octaves: how often the cells are halved; stops at the pixel.
-        roughness: amplitude of an octave relative to the one before.
+        octaves: number of octaves; each halves the cells, down to one texel.
+        roughness: amplitude of an octave relative to the previous one.
     """
     total = torch.zeros(height, width)
     for octave in range(octaves):
@@ -36,9 +36,9 @@ def fractal_noise(
 def band_limited(
     height: int, width: int, generator: torch.Generator, *, waves: int = 24, shortest: float = 24.0
 ) -> Tensor:
-    """Sums of cosines no shorter than `shortest` texels, for tests that ask for exactness.
+    """Sums of cosines with wavelengths of at least `shortest` texels, for exact comparisons.
 
-    The cosines have extrema at the edges, so that the mirrored texture is as smooth across them as anywhere.
+    The cosines have extrema at the edges, so that the mirrored texture is smooth there, too.
     """
     y = (torch.arange(height) + 0.5) / height
     x = (torch.arange(width) + 0.5) / width
@@ -56,7 +56,7 @@ def band_limited(
 
 
 def tinted(pattern: Tensor, dark: Colour, light: Colour) -> Tensor:
-    """A pattern `[h, w]`, 0 to 1, between two colours: `[3, h, w]`."""
+    """Map a pattern `[h, w]`, 0 to 1, to colours between two: `[3, h, w]`."""
     low = torch.tensor(dark).reshape(3, 1, 1)
     high = torch.tensor(light).reshape(3, 1, 1)
     return low + (high - low) * pattern
@@ -72,7 +72,7 @@ def bricks(
     brick: Colour = (0.55, 0.27, 0.2),
     mortar: Colour = (0.62, 0.58, 0.53),
 ) -> Tensor:
-    """A brick wall: each brick of its own shade, with mortar between and dirt over all."""
+    """A brick wall: each brick with its own shade, mortar between them, and dirt."""
     tall = height / rows
     y = torch.arange(height)[:, None] / tall
     row = y.floor()
@@ -90,7 +90,7 @@ def bricks(
 def checkers(
     height: int, width: int, generator: torch.Generator, *, rows: int = 12, dark: Colour, light: Colour
 ) -> Tensor:
-    """Squares of two colours, each of its own shade, with worn surfaces."""
+    """Worn squares in two colours, each with its own shade."""
     y = (torch.arange(height) * rows / height).long()[:, None]
     x = (torch.arange(width) * rows / height).long()[None]
     shade = torch.randn(rows, int(x.max()) + 1, generator=generator)[y, x]
@@ -101,7 +101,7 @@ def checkers(
 def stripes(
     height: int, width: int, generator: torch.Generator, *, count: int = 24, dark: Colour, light: Colour
 ) -> Tensor:
-    """Upright stripes of random widths: boards, cladding, awnings."""
+    """Vertical stripes of random widths: boards, cladding, awnings."""
     edges = torch.rand(count, generator=generator).cumsum(0)
     edges = edges * width / edges[-1]
     number = torch.bucketize(torch.arange(width) + 0.5, edges).clamp_max(count - 1)
@@ -139,7 +139,7 @@ def voronoi(
 
 
 def gradient(height: int, width: int, generator: torch.Generator, *, dark: Colour, light: Colour) -> Tensor:
-    """A slope of light across a nearly plain surface: painted walls, car doors, skies."""
+    """A brightness gradient across a nearly plain surface: painted walls, car doors, skies."""
     angle = 2.0 * torch.pi * torch.rand(1, generator=generator)
     y = torch.linspace(-0.5, 0.5, height)[:, None]
     x = torch.linspace(-0.5, 0.5, width)[None]
@@ -149,7 +149,7 @@ def gradient(height: int, width: int, generator: torch.Generator, *, dark: Colou
 
 
 def noise(height: int, width: int, generator: torch.Generator, *, dark: Colour, light: Colour) -> Tensor:
-    """Noise of several octaves between two colours: plaster, soil, grass from afar."""
+    """Noise of several octaves between two colours: plaster, soil, distant grass."""
     cells = 2 + int(14 * torch.rand(1, generator=generator).item() ** 2)
     roughness = 0.45 + 0.45 * float(torch.rand(1, generator=generator))
     pattern = fractal_noise(height, width, generator, cells=cells, octaves=8, roughness=roughness)
@@ -172,5 +172,5 @@ def writing(height: int, width: int, generator: torch.Generator, *, dark: Colour
 
 
 def _into_range(texture: Tensor) -> Tensor:
-    """Scaled about grey so that nothing is clipped: clipping would add the short waves that were left out."""
+    """Scale about grey instead of clipping, which would add short waves."""
     return 0.5 + (texture - 0.5) * (0.5 / (texture - 0.5).abs().amax())

@@ -1,1 +1,1 @@
-"""Rolling- and global-shutter pictures of a scene, with exact truth."""
+"""Surfaces, and their rolling- and global-shutter frames with exact ground truth."""

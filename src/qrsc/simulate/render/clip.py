@@ -1,10 +1,10 @@
-"""A clip frame by frame: what a camera records of a scene, and everything that is true about it.
+"""Render a clip frame by frame: what a camera records of a scene, with ground truth.
 
 Convention
     Pictures are `[3, H, W]`, RGB in [0, 1]; fields and flows `[2, H, W]` (dx, dy) in pixels; masks `[1, H, W]`, bool.
     Frame `k` starts its readout at time `k`. `first` and `middle` are the instants at which the first and the middle
-    row are true. A mask lives on the global-shutter grid: it is true where the point seen there is also seen in the
-    rolling-shutter frame of the same number, so that a correction of this frame alone can be asked for it.
+    row are exposed. A mask is defined on the global-shutter grid: it is true where the point seen there is also visible
+    in the rolling-shutter frame of the same number, so that a correction of that frame alone can recover it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import torch
 from torch import Tensor
 
 from qrsc.data.layouts import Kind
-from qrsc.simulate.camera.paths import Camera
+from qrsc.simulate.camera.motion_paths import Camera
 from qrsc.simulate.camera.sensor import Sensor, apply_sensor
 from qrsc.simulate.render.rows import render_gs, render_rs, row_times
+from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import correction_field, distortion_field, rs_flow, rs_kinematics
-from qrsc.simulate.scene.surfaces import Scene
 from qrsc.timing import Readout
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TruthGroup = Literal["flows", "fields", "motion", "camera"]
 TRUTH_GROUPS: tuple[TruthGroup, ...] = get_args(TruthGroup)
 
-# What each name in a truth holds, as it is also said in the file beside the data.
+# The meaning of each array of the ground truth, as also written to `truth.json`.
 TRUTH_NAMES: dict[TruthGroup, dict[str, str]] = {
     "flows": {
         "flow_prev": "[2, H, W] px, from the rolling-shutter frame to the previous one; not in the first frame",
@@ -62,12 +62,12 @@ TRUTH_NAMES: dict[TruthGroup, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class ClipFrame:
-    """One frame with its truth.
+    """One frame with its ground truth.
 
     Attributes:
         number: of the frame; its readout starts at that time.
-        pictures: by kind: `[3, H, W]`, masks `[1, H, W]` bool. The rolling-shutter frame is always there.
-        truth: by the names of `TRUTH_NAMES`, which says what they are; empty if none was asked for.
+        pictures: by kind: `[3, H, W]`, masks `[1, H, W]` bool. The rolling-shutter frame is always included.
+        truth: by the names in `TRUTH_NAMES`; empty if none was requested.
     """
 
     number: int
@@ -85,19 +85,17 @@ def render_clip(
     truth: Collection[TruthGroup] = (),
     camera: Camera | None = None,
     exposure: float = 0.0,
-    samples: int = 1,
 ) -> Iterator[ClipFrame]:
-    """The frames of a clip, each rendered when it is asked for, on the scene's device.
+    """Generate the frames of a clip on the scene's device.
 
     Args:
         scene: one scene (a batch of 1).
-        readout: how its camera reads.
-        frames: length of the clip; it starts at time 0.
-        kinds: which pictures are wanted; the rolling-shutter frame comes in any case.
-        truth: which groups of `TRUTH_NAMES` are wanted.
-        camera: that of the scene; the group `camera` needs it.
-        exposure: how long each row, and the truth, is exposed, in frame intervals; over 0 gives motion blur.
-        samples: rays per pixel and direction.
+        readout: of its camera.
+        frames: length of the clip, which starts at time 0.
+        kinds: of pictures to render; the rolling-shutter frame is always included.
+        truth: groups of `TRUTH_NAMES` to compute.
+        camera: of the scene; required for the group `camera`.
+        exposure: exposure time of each row and of the ground truth, in frame intervals; over 0 gives motion blur.
     """
     if scene.batch != 1:
         raise ValueError(f"a clip shows one scene, got a batch of {scene.batch}.")
@@ -107,18 +105,16 @@ def render_clip(
     if unknown:
         raise ValueError(f"unknown truth {', '.join(unknown)}; choose from {', '.join(TRUTH_GROUPS)}.")
     if camera is None and "camera" in truth:
-        raise ValueError("the truth about the camera was asked for, but no camera was given.")
+        raise ValueError("the truth group camera needs the camera of the scene, but no camera was given.")
     for number in range(frames):
-        pictures: dict[Kind, Tensor] = {
-            "rolling": render_rs(scene, readout, number, exposure=exposure, samples=samples)[0]
-        }
+        pictures: dict[Kind, Tensor] = {"rolling": render_rs(scene, readout, number, exposure=exposure)[0]}
         values: dict[str, Tensor] = {}
         if "flows" in truth:
             values |= _flows(scene, readout, number, frames)
         for at, picture, mask in _INSTANTS:
             time = number + readout.instant(at)
             if picture in kinds:
-                pictures[picture] = render_gs(scene, time, exposure=exposure, samples=samples)[0]
+                pictures[picture] = render_gs(scene, time, exposure=exposure)[0]
             if mask in kinds or "fields" in truth:
                 fields = _fields(scene, readout, number, time, at, with_correction="fields" in truth)
                 if mask in kinds:
@@ -139,12 +135,12 @@ def render_clip(
 
 @torch.no_grad()
 def recorded(frames: Iterable[ClipFrame], sensor: Sensor, generator: torch.Generator) -> Iterator[ClipFrame]:
-    """The frames as a camera would deliver them; the truth gets the same colours, but no blur, noise or compression.
+    """Apply a sensor to frames; the ground truth gets the same colours, but no blur, noise or compression.
 
     Args:
         frames: from `render_clip`.
-        sensor: of one clip (a batch of 1) that is at least as long.
-        generator: of the noise.
+        sensor: of one clip (a batch of 1) at least as long as this one.
+        generator: for the noise.
     """
     clean = sensor.without_damage()
     before: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Where the ray of a pixel meets a surface, and how much of the pixel the surface fills there."""
+"""Intersections of pixel rays with surfaces, and the coverage of pixels by surfaces."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from qrsc.simulate.camera.curves import invert_homographies
-from qrsc.simulate.scene.surfaces import Scene
+from qrsc.simulate.render.surfaces import Scene
 
-GPU_ELEMENTS = 1 << 24  # points on surfaces that a GPU works on at a time; 64 MiB for each intermediate
+GPU_ELEMENTS = 1 << 24  # points on surfaces that a GPU processes at a time; 64 MiB for each intermediate
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Where rays meet surfaces. The tensors share one shape, or broadcast to one.
+    """Intersections of rays with surfaces. The tensors share one shape, or broadcast to one.
 
     Attributes:
-        u, v: the place on the surface.
+        u, v: coordinates on the surface.
         inverse_depth: 1 / depth; 0 or less where the surface is not in front of the camera.
         gradients: `du/dx, du/dy, dv/dx, dv/dy`, from pixel to pixel at a fixed time.
     """
@@ -28,8 +28,8 @@ class Hits:
     inverse_depth: Tensor
     gradients: tuple[Tensor, Tensor, Tensor, Tensor]
 
-    def kept(self, index: Tensor) -> Hits:
-        """Those with the numbers `[K]`."""
+    def select(self, index: Tensor) -> Hits:
+        """The hits with the indices `[K]`."""
         u_x, u_y, v_x, v_y = (gradient.index_select(0, index) for gradient in self.gradients)
         u, v, depth = (value.index_select(0, index) for value in (self.u, self.v, self.inverse_depth))
         return Hits(u, v, depth, (u_x, u_y, v_x, v_y))
@@ -38,8 +38,8 @@ class Hits:
 def inverse_rows(scene: Scene, times: Tensor) -> Tensor:
     """Inverse homographies for pictures whose rows are exposed at given times.
 
-    The time is the same along a row, so that a picture needs as many matrices as it has rows. They are made in
-    float64, which costs nothing at this size and keeps float32 pictures free of the cancellation in the inverse.
+    The time is constant along a row, so that a picture needs only one matrix per row. They are computed in float64,
+    which costs little at this size and avoids cancellation in the inverse for float32 pictures.
 
     Args:
         times: `[H, 1]`, or `[1, W]` for columns: absolute times.
@@ -61,13 +61,13 @@ def pixel_grid(scene: Scene) -> tuple[Tensor, Tensor]:
 
 
 def surface_groups(scene: Scene, points: int | None = None) -> list[slice]:
-    """Which surfaces to work on at a time, when something is asked of all of them at many points.
+    """Groups of surfaces to process at a time, for work on all surfaces at many points.
 
-    A processor works on one: what it makes stays in the cache. A GPU takes many, since every step has to be ordered
-    from it, which takes longer than the step itself on the pixels of one surface.
+    A CPU processes one surface at a time, so that intermediates stay in the cache. A GPU processes many, because
+    launching a kernel takes longer than running it on the pixels of one surface.
 
     Args:
-        points: how many there are; all pixels if None.
+        points: number of points per surface; all pixels if None.
     """
     points = scene.batch * scene.size[0] * scene.size[1] if points is None else points
     together = 1 if scene.device.type == "cpu" else max(1, GPU_ELEMENTS // max(1, points))
@@ -75,7 +75,7 @@ def surface_groups(scene: Scene, points: int | None = None) -> list[slice]:
 
 
 def cast(inverse: Tensor, x: Tensor, y: Tensor) -> Hits:
-    """Rays through pixels against one surface each.
+    """Intersect rays through pixels with one surface each.
 
     Args:
         inverse: `[M, 3, 3, ...]`, inverse homographies.
@@ -96,7 +96,7 @@ def cast(inverse: Tensor, x: Tensor, y: Tensor) -> Hits:
 
 
 def edge_lines(scene: Scene, inverse: Tensor) -> Tensor:
-    """Where the edges of the surfaces' rectangles run in the image, and their horizons.
+    """Image lines of the edges of the surfaces' rectangles, and of their horizons.
 
     The point seen by a pixel has `(u, v, 1) / depth` linear in x and y, so that `(u - u_min) / depth` is linear too:
     it is 0 along the image of an edge, and divided by its gradient it is the distance from it in pixels.
@@ -106,22 +106,22 @@ def edge_lines(scene: Scene, inverse: Tensor) -> Tensor:
 
     Returns:
         `[S, B, 5, 3, H, 1]` (or `1, W`): for u_min, u_max, v_min, v_max and the horizon the coefficients of x, y and 1
-        of the distance in pixels, positive on the side of the surface.
+        of the signed distance in pixels, positive inside the surface.
     """
-    # The edges of a surface without end lie near its horizon; far beyond what single precision can tell from it.
+    # The edges of an infinite surface coincide with its horizon to single precision.
     limits = scene.surfaces.extent.transpose(0, 1).double().clamp(-1e6, 1e6)  # [S, B, 4]
     u_min, v_min, u_max, v_max = limits[..., None, None, None].unbind(2)
     u, v, w = inverse.double().unbind(2)  # [S, B, 3, H, 1] each
     lines = torch.stack([u - u_min * w, u_max * w - u, v - v_min * w, v_max * w - v, w], dim=2)
     length = torch.hypot(lines[:, :, :, 0], lines[:, :, :, 1])[:, :, :, None]
-    # A layer of constant depth has no horizon: its distance is infinite, which is still right.
+    # A layer of constant depth has no horizon: its distance is infinite, which gives full coverage.
     return (lines / (length + torch.finfo(torch.float64).tiny)).clamp(-1e30, 1e30).to(inverse.dtype)
 
 
-def filled_part(lines: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """How much of each pixel the rectangles of surfaces fill, antialiased; `[G, B, H, W]`, 0 to 1.
+def coverage(lines: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Fraction of each pixel that the rectangles of surfaces cover, antialiased; `[G, B, H, W]`, 0 to 1.
 
-    A strip thinner than a pixel gets its true share, which is what keeps thin poles from flickering.
+    A strip thinner than a pixel gets its exact fraction, which keeps thin poles from flickering.
 
     Args:
         lines: `[G, B, 5, 3, ...]`, of G surfaces, from `edge_lines`.
@@ -138,11 +138,11 @@ def filled_part(lines: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def depth_within(scene: Scene, surfaces: slice, inverse: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Inverse depth where the very point of each ray lies on the rectangle of a surface, else 0; `[G, B, H, W]`.
+    """Inverse depth where a ray hits the rectangle of a surface, else 0; `[G, B, H, W]`.
 
     Args:
-        surfaces: which G of them.
-        inverse: `[G, B, 3, 3, ...]`, of these.
+        surfaces: slice of G surfaces.
+        inverse: `[G, B, 3, 3, ...]`, their inverse homographies.
         x, y: pixel coordinates, broadcastable to `[G, B, H, W]`.
     """
     limits = scene.surfaces.extent[:, surfaces].transpose(0, 1)[..., None, None]  # [G, B, 4, 1, 1]
@@ -158,11 +158,11 @@ def depth_within(scene: Scene, surfaces: slice, inverse: Tensor, x: Tensor, y: T
 
 @dataclass(frozen=True)
 class Picks:
-    """A list of M (surface, pixel) pairs, for work that only few of all pairs need.
+    """A list of M (surface, pixel) pairs, for work that only a few of all pairs need.
 
     Attributes:
         surface, scene, row, column: `[M]` each, int64.
-        pixel: `[M]`, int64: number of the pixel among `B H W`.
+        pixel: `[M]`, int64: flat index of the pixel among `B H W`.
     """
 
     surface: Tensor
@@ -178,13 +178,13 @@ class Picks:
         height, width = chosen.shape[-2:]
         return cls(surface, scene, row, column, (scene * height + row) * width + column)
 
-    def kept(self, index: Tensor) -> Picks:
-        """Those of the pairs with the numbers `[K]`."""
+    def select(self, index: Tensor) -> Picks:
+        """The pairs with the indices `[K]`."""
         parts = (self.surface, self.scene, self.row, self.column, self.pixel)
         return Picks(*(part.index_select(0, index) for part in parts))
 
     def matrices(self, inverse: Tensor) -> Tensor:
-        """Inverse homographies of the pairs, `[M, 3, 3]`, from those of `inverse_rows`."""
+        """Look up the inverse homographies of the pairs, `[M, 3, 3]`, in the result of `inverse_rows`."""
         surfaces, scenes = inverse.shape[:2]
         sideways = inverse.shape[-1] > 1
         table = inverse.reshape(surfaces, scenes, 9, -1).permute(0, 1, 3, 2).reshape(-1, 9)
@@ -193,7 +193,7 @@ class Picks:
         return table.index_select(0, index).reshape(-1, 3, 3)
 
     def property(self, values: Tensor) -> Tensor:
-        """What the surfaces of the pairs have in `[B, S, ...]`: `[M, ...]`."""
+        """Look up a property `[B, S, ...]` of the surfaces of the pairs: `[M, ...]`."""
         scenes, surfaces = values.shape[:2]
         return values.reshape(scenes * surfaces, *values.shape[2:]).index_select(
             0, self.scene * surfaces + self.surface
@@ -207,7 +207,7 @@ def mask_opacity(scene: Scene, picks: Picks, hits: Hits) -> Tensor:
 
 
 def mapped(matrix: Tensor, hits: Hits) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Texture coordinates and their gradients, from those on the surface and maps `[M, 2, 3]`."""
+    """Texture coordinates and their gradients, from surface coordinates and maps `[M, 2, 3]`."""
     u_x, u_y, v_x, v_y = hits.gradients
     s = matrix[:, 0, 0] * hits.u + matrix[:, 0, 1] * hits.v + matrix[:, 0, 2]
     t = matrix[:, 1, 0] * hits.u + matrix[:, 1, 1] * hits.v + matrix[:, 1, 2]

@@ -1,8 +1,8 @@
-"""Pictures of a scene: every row at its own time, or all rows at once.
+"""Render a scene: each row at its own time, or all rows at once.
 
 Convention
     Times are absolute, in frame intervals. Pixel centres lie at integer coordinates. A row of the sensor is exposed
-    as a whole, so that all samples taken within its pixels share its time.
+    as a whole, so that all samples within its pixels share its time.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from qrsc.simulate.render.rays import (
     Hits,
     Picks,
     cast,
+    coverage,
     edge_lines,
-    filled_part,
     inverse_rows,
     mapped,
     mask_opacity,
     pixel_grid,
     surface_groups,
 )
-from qrsc.simulate.scene.surfaces import OPAQUE, Scene
+from qrsc.simulate.render.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
 
 
 def render_rs(
     scene: Scene, readout: Readout, frame: int, *, exposure: float = 0.0, exposures: int = 8, samples: int = 1
 ) -> Tensor:
-    """The rolling-shutter frame that a camera would record.
+    """Render the rolling-shutter frame that a camera would record.
 
     Args:
-        scene: what there is to see.
-        readout: when each row is exposed.
-        frame: number of the frame; it starts its readout at that time.
-        exposure: how long each row is exposed, in frame intervals, centred on its time; over 0 gives motion blur.
-        exposures: how many instants of that are averaged.
-        samples: rays per pixel and direction; 2 averages four of them.
+        scene: to render.
+        readout: of the camera.
+        frame: number of the frame, which is also the time at which its readout starts.
+        exposure: exposure time of each row in frame intervals, centred on its time; over 0 gives motion blur.
+        exposures: number of instants that are averaged over the exposure time.
+        samples: rays per pixel and direction; 2 averages four rays.
 
     Returns:
         `[B, 3, H, W]`, in 0 to 1.
@@ -46,10 +46,10 @@ def render_rs(
 
 
 def render_gs(scene: Scene, time: float, *, exposure: float = 0.0, exposures: int = 8, samples: int = 1) -> Tensor:
-    """The global-shutter frame at an instant: the truth that a correction is held against.
+    """Render the global-shutter frame at an instant: the ground truth for a correction.
 
-    It is the rolling-shutter frame of a camera with gamma = 0, to the last bit. The arguments are those of
-    `render_rs`, with an absolute time in place of readout and frame.
+    It equals the rolling-shutter frame of a camera with gamma = 0 exactly. The arguments are those of `render_rs`,
+    with an absolute time in place of readout and frame.
     """
     return render_rows(scene, instant(scene, time), exposure=exposure, exposures=exposures, samples=samples)
 
@@ -68,7 +68,7 @@ def instant(scene: Scene, time: float) -> Tensor:
 
 
 def render_rows(scene: Scene, times: Tensor, *, exposure: float = 0.0, exposures: int = 8, samples: int = 1) -> Tensor:
-    """A frame whose rows are exposed at any times.
+    """Render a frame whose rows are exposed at given times.
 
     Args:
         times: `[H, 1]`, or `[1, W]` for columns.
@@ -86,8 +86,8 @@ def render_rows(scene: Scene, times: Tensor, *, exposure: float = 0.0, exposures
     shifts = [(k + 0.5) / samples - 0.5 for k in range(samples)]
     x, y = pixel_grid(scene)
     total: Tensor | None = None
-    for moment in instants:
-        inverse = inverse_rows(scene, times + moment)
+    for delay in instants:
+        inverse = inverse_rows(scene, times + delay)
         for shift_y in shifts:
             for shift_x in shifts:
                 colour = _shade(scene, inverse, x + shift_x, y + shift_y, 1.0 / samples)
@@ -99,50 +99,50 @@ def render_rows(scene: Scene, times: Tensor, *, exposure: float = 0.0, exposures
 def _shade(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor, spacing: float) -> Tensor:
     """Colours along rays that lie `spacing` pixels apart: `[B, 3, H, W]`.
 
-    Most surfaces fill a small part of the picture. Masks, visibility and colours, which cost most, are therefore only
-    worked out for the pairs of a surface and a pixel that need them.
+    Most surfaces cover a small part of the picture. Masks, visibility and colours, which cost most, are therefore
+    computed only for the (surface, pixel) pairs that need them.
     """
     depths, opacity = _geometry(scene, inverse, x, y)  # [S, B, H, W] each
-    picks = Picks.where(_worth_a_look(scene, inverse, depths, opacity))
+    picks = Picks.where(_possibly_visible(scene, inverse, depths, opacity))
     matrices = picks.matrices(inverse)
     hits = cast(matrices, x.flatten()[picks.column], y.flatten()[picks.row])
     flat_opacity = opacity.flatten(1)
     own = _masked_opacity(scene, picks, hits, flat_opacity)
-    # Where one surface is all there is, which is most of the picture, nothing can be in front of it.
+    # Most pixels see a single surface: nothing can be in front of it there.
     shared = _indices((opacity > 0).sum(0).flatten().index_select(0, picks.pixel) > 1)
-    clear = _clearance(
-        scene, picks.kept(shared), hits.kept(shared), matrices[shared], inverse, depths.flatten(1), flat_opacity
+    clear = _visibility(
+        scene, picks.select(shared), hits.select(shared), matrices[shared], inverse, depths.flatten(1), flat_opacity
     )
     weight = own.index_copy(0, shared, own[shared] * clear)
     seen = torch.zeros_like(flat_opacity[0]).index_add_(0, picks.pixel, weight)
     through = (1.0 - flat_opacity).prod(0)
-    # Where three surfaces meet in a pixel the products do not add up to what is covered; scaled, they do.
+    # Where three surfaces meet in a pixel, the weights do not sum to the covered fraction; rescale them.
     scale = (1.0 - through) / torch.where(seen > 0, seen, 1.0)
     weight = weight * scale.index_select(0, picks.pixel)
     shown = _indices(weight > 0)
-    colour = _surface_colour(scene, picks.kept(shown), hits.kept(shown), spacing) * weight[shown][:, None]
+    colour = _surface_colour(scene, picks.select(shown), hits.select(shown), spacing) * weight[shown][:, None]
     backdrop = through.reshape(scene.batch, -1, 1) * scene.backdrop[:, None]
     result = backdrop.reshape(-1, 3).index_add_(0, picks.pixel[shown], colour)
     return result.reshape(scene.batch, *scene.size, 3).permute(0, 3, 1, 2).contiguous()
 
 
 def _geometry(scene: Scene, inverse: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Inverse depths, and how much of each pixel the surfaces' rectangles fill: `[S, B, H, W]` each."""
+    """Inverse depths, and coverage by the surfaces' rectangles: `[S, B, H, W]` each."""
     lines = edge_lines(scene, inverse)
     depths = inverse.new_empty((scene.count, scene.batch, *scene.size))
     filled = torch.empty_like(depths)
     for group in surface_groups(scene):
         third = inverse[group, :, 2]  # [G, B, 3, H, 1]
         torch.addcmul(third[:, :, 1] * y + third[:, :, 2], third[:, :, 0], x, out=depths[group])
-        filled[group] = filled_part(lines[group], x, y)
+        filled[group] = coverage(lines[group], x, y)
     return depths, filled
 
 
-def _worth_a_look(scene: Scene, inverse: Tensor, depths: Tensor, opacity: Tensor) -> Tensor:
-    """Which surfaces are not certainly hidden at a pixel, `[S, B, H, W]`; the opacity of those that are is cleared.
+def _possibly_visible(scene: Scene, inverse: Tensor, depths: Tensor, opacity: Tensor) -> Tensor:
+    """Which surfaces may be visible at a pixel, `[S, B, H, W]`; the opacity of the others is set to 0.
 
-    Behind a surface that fills the pixel and has no mask nothing is seen, unless the two meet within the pixel: over
-    half a pixel an inverse depth changes by half its gradient.
+    A surface that covers the whole pixel and has no mask hides everything behind it, unless the two intersect within
+    the pixel: over half a pixel, an inverse depth changes by half its gradient.
     """
     solid = (scene.surfaces.mask == OPAQUE).t()[:, :, None, None]
     reach = 0.5 * torch.hypot(inverse[:, :, 2, 0], inverse[:, :, 2, 1])
@@ -152,17 +152,17 @@ def _worth_a_look(scene: Scene, inverse: Tensor, depths: Tensor, opacity: Tensor
 
 
 def _masked_opacity(scene: Scene, picks: Picks, hits: Hits, opacity: Tensor) -> Tensor:
-    """Opacity of the picks `[M]` with their masks counted in, which is also written back to `opacity` `[S, P]`."""
+    """Opacity of the picks `[M]` including their masks, which is also written back to `opacity` `[S, P]`."""
     own = opacity[picks.surface, picks.pixel]
     masked = _indices(picks.property(scene.surfaces.mask) != OPAQUE)
-    chosen = picks.kept(masked)
-    covered = own[masked] * mask_opacity(scene, chosen, hits.kept(masked))
+    chosen = picks.select(masked)
+    covered = own[masked] * mask_opacity(scene, chosen, hits.select(masked))
     opacity[chosen.surface, chosen.pixel] = covered
     return own.index_copy(0, masked, covered)
 
 
 def _indices(chosen: Tensor) -> Tensor:
-    """Numbers of the true entries of `[M]`, so that the device is asked once how many there are."""
+    """Indices of the true entries of `[M]`, computed once so that the GPU is synchronised only once."""
     return chosen.nonzero()[:, 0]
 
 
@@ -180,13 +180,13 @@ def _surface_colour(scene: Scene, picks: Picks, hits: Hits, spacing: float) -> T
     return torch.lerp(haze[:, :3], colour, clear)
 
 
-def _clearance(
+def _visibility(
     scene: Scene, picks: Picks, hits: Hits, matrices: Tensor, inverse: Tensor, depths: Tensor, opacity: Tensor
 ) -> Tensor:
-    """How much of the picks the other surfaces leave to see: `[M]`, 0 to 1.
+    """Fraction of each pick that no other surface hides: `[M]`, 0 to 1.
 
-    Inverse depths are linear over the image, so that where two planes cut each other their distance from the cut in
-    pixels is known, and the seam is antialiased like any other edge.
+    Inverse depths are linear over the image. Where two planes intersect, the distance in pixels from the intersection
+    is therefore known, and the seam is antialiased like any other edge.
 
     Args:
         depths, opacity: `[S, P]`, of all surfaces at all pixels.

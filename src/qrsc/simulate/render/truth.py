@@ -1,10 +1,10 @@
-"""What no camera records: exact flows, fields, visibility, depth and speeds of a scene.
+"""Ground truth of a scene: exact flows, fields, visibility, depth, velocity and acceleration.
 
 Convention
-    A flow or a field `[B, 2, H, W]` (dx, dy) in pixels lives on the grid of the picture it starts from, and points to
-    where the same point of the same surface is seen in the other. It is given wherever the pixel sees a surface that
-    stays in front of the camera, also if it then lands outside the picture or behind something: `visible` says which.
-    It belongs to the surface that the centre of the pixel sees. Times are absolute, in frame intervals.
+    A flow or a field `[B, 2, H, W]` (dx, dy) in pixels is defined on the grid of its source picture, and points to the
+    position of the same surface point in the target picture. It is defined wherever the pixel sees a surface that stays
+    in front of the camera, even if the point lands outside the target picture or is occluded there: `visible` tells.
+    It belongs to the surface at the centre of the pixel. Times are absolute, in frame intervals.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from torch import Tensor
 from qrsc.simulate.paint.gather import weighted_rows
 from qrsc.simulate.render.rays import Picks, cast, depth_within, inverse_rows, mask_opacity, pixel_grid, surface_groups
 from qrsc.simulate.render.rows import instant, row_times
-from qrsc.simulate.scene.surfaces import OPAQUE, Scene
+from qrsc.simulate.render.surfaces import OPAQUE, Scene
 from qrsc.timing import Readout
 
-# Newton's steps on the landing time: the row of a point is nearly linear in time over the correction that a step
-# makes, so that each one squares the error: three leave only rounding at 150 px per frame.
+# Newton steps on the landing time. The row of a point is nearly linear in time over one step, so that each step squares
+# the error: after three, only rounding is left at 150 px per frame interval.
 LANDING_STEPS = 3
-# How short, in pixels, the last of them must have been.
+# Largest length of the last step, in pixels, for a point to count as landed.
 LANDED = 0.1
 
 
 @dataclass(frozen=True)
 class SeenPoints:
-    """What the centres of the pixels of a picture see.
+    """The surface points at the pixel centres of a picture.
 
     Attributes:
         surface: `[B, H, W]`, int64: number of the nearest surface, 0 where there is none.
-        u, v: `[B, H, W]`, where on it.
+        u, v: `[B, H, W]`, coordinates on it.
         inverse_depth: `[B, H, W]`, 0 where there is no surface.
     """
 
@@ -45,7 +45,7 @@ class SeenPoints:
 
 @dataclass(frozen=True)
 class Kinematics:
-    """Motion of what each pixel sees, at the time at which it is seen.
+    """Motion of the surface point at each pixel, at the time of its exposure.
 
     Attributes:
         velocity: `[B, 2, H, W]`, pixels per frame interval.
@@ -61,12 +61,12 @@ class Kinematics:
 def rs_flow(scene: Scene, readout: Readout, source: int, target: int) -> tuple[Tensor, Tensor]:
     """Flow from one rolling-shutter frame to another.
 
-    A point lands in the other frame on the row that is exposed just when the point is there. That time is solved for
-    by Newton's iteration, to rounding.
+    A point lands in the other frame on the row that is exposed when the point is there. Newton's method solves for
+    that time, to rounding.
 
     Returns:
         flow: `[B, 2, H, W]`.
-        visible: `[B, 1, H, W]`, bool: lands inside the other frame, with nothing in front of it there.
+        visible: `[B, 1, H, W]`, bool: lands inside the other frame and is not occluded there.
     """
     times = row_times(scene, readout, source)
     return _displacement(scene, times, row_times(scene, readout, target), readout, target)
@@ -93,17 +93,17 @@ def distortion_field(scene: Scene, readout: Readout, frame: int, time: float) ->
 
 
 def rs_kinematics(scene: Scene, readout: Readout, frame: int) -> Kinematics:
-    """Velocity, acceleration and depth of what a rolling-shutter frame shows."""
+    """Velocity, acceleration and depth of the points in a rolling-shutter frame."""
     return _kinematics(scene, row_times(scene, readout, frame))
 
 
 def gs_kinematics(scene: Scene, time: float) -> Kinematics:
-    """Velocity, acceleration and depth of what the global-shutter frame at a time shows."""
+    """Velocity, acceleration and depth of the points in the global-shutter frame at a time."""
     return _kinematics(scene, instant(scene, time))
 
 
 def seen_points(scene: Scene, times: Tensor) -> SeenPoints:
-    """What the centre of each pixel sees when rows are exposed at times `[H, 1]` (or `[1, W]` for columns)."""
+    """Surface points at the pixel centres when rows are exposed at times `[H, 1]` (or `[1, W]` for columns)."""
     inverse = inverse_rows(scene, times)
     x, y = pixel_grid(scene)
     depths = x.new_zeros((scene.count, scene.batch, *scene.size))
@@ -128,7 +128,7 @@ def _has_mask(scene: Scene) -> Tensor:
 def _displacement(
     scene: Scene, times: Tensor, target_times: Tensor, readout: Readout, start: float
 ) -> tuple[Tensor, Tensor]:
-    """Where the points seen at `times` are in the picture that `readout` starts to read at `start`."""
+    """Displacement of the points seen at `times` to the picture whose `readout` begins at `start`."""
     seen = seen_points(scene, times)
     place, inverse_depth, landed = _land(scene, seen, readout, start)
     x, y = pixel_grid(scene)
@@ -136,12 +136,12 @@ def _displacement(
     height, width = scene.size
     within = (place[0] >= 0) & (place[0] <= width - 1) & (place[1] >= 0) & (place[1] <= height - 1)
     known = (seen.inverse_depth > 0) & landed
-    hidden = _hidden(scene, seen.surface, place, inverse_depth, target_times)
-    return torch.where(known[:, None], flow, 0.0), (known & within & ~hidden)[:, None]
+    occluded = _occluded(scene, seen.surface, place, inverse_depth, target_times)
+    return torch.where(known[:, None], flow, 0.0), (known & within & ~occluded)[:, None]
 
 
 def _land(scene: Scene, seen: SeenPoints, readout: Readout, start: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Place `[2, B, H, W]`, inverse depth and success (`[B, H, W]`) of points in a picture read by `readout`."""
+    """Position `[2, B, H, W]`, inverse depth and success (`[B, H, W]`) of points in a picture read by `readout`."""
     height, width = scene.size
     axis = 0 if readout.sideways else 1
     slope = readout.time_per_pixel(height, width)
@@ -154,27 +154,26 @@ def _land(scene: Scene, seen: SeenPoints, readout: Readout, start: float) -> tup
         velocity = (speed[:2] - place * speed[2]) * inverse_depth
         late = times - start - readout.row_time(place[axis], height, width)
         rate = 1.0 - slope * velocity[axis]
-        # A point that moves with the scan never lands; the bounds keep its iteration finite.
+        # A point that moves with the scan never lands; the clamps keep its iteration finite.
         step = -(late / torch.where(rate.abs() < 0.05, 0.05, rate)).clamp(-1.0, 1.0)
         times = times + step
-    # The last step is so short that the path is straight over it: no need to look the point up once more.
+    # The path is straight over the short last step: the point need not be looked up again.
     landed = (point[2] > 0) & ((velocity * step).square().sum(0) < LANDED**2)
     return place + velocity * step, 1.0 / torch.where(landed, point[2] + speed[2] * step, 1.0), landed
 
 
 def _projected(point: Tensor) -> tuple[Tensor, Tensor]:
-    """Pixel `[2, B, H, W]` and inverse depth `[B, H, W]` of `(d x, d y, d)`, harmless where d is not positive."""
+    """Pixel `[2, B, H, W]` and inverse depth `[B, H, W]` of `(d x, d y, d)`; zeros where d is not positive."""
     ahead = point[2] > 0
     inverse_depth = torch.where(ahead, 1.0 / torch.where(ahead, point[2], 1.0), 0.0)
     return point[:2] * inverse_depth, inverse_depth
 
 
-def _hidden(scene: Scene, surface: Tensor, place: Tensor, inverse_depth: Tensor, times: Tensor) -> Tensor:
-    """Whether another surface lies in front of points in a picture exposed at `times`; `[B, H, W]`, bool.
+def _occluded(scene: Scene, surface: Tensor, place: Tensor, inverse_depth: Tensor, times: Tensor) -> Tensor:
+    """Whether another surface occludes points in a picture exposed at `times`; `[B, H, W]`, bool.
 
-    A point lands between two rows. Which surface hides which is asked with the homographies of these two rows,
-    mixed: they differ by the motion within a row, so that the error is of its square, far below a hundredth of a
-    pixel.
+    A point lands between two rows. Occlusion is tested with a homography interpolated between these two rows: they
+    differ by the motion within a row, so that the error is quadratic in it, far below a hundredth of a pixel.
     """
     inverse = inverse_rows(scene, times)
     rows = times.numel()

@@ -1,1 +1,1 @@
-"""What stands in a simulated world and how it moves."""
+"""Random worlds and the demonstration scene: objects, their placement and motion."""

@@ -1,4 +1,4 @@
-"""The scene of the demonstrations: a street filmed from an unsteady hand, with a van driving by."""
+"""The demonstration scene: a street filmed with a hand-held camera, with a van driving by."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ from qrsc.simulate.camera.curves import sampled_curve, sinusoids
 from qrsc.simulate.camera.pinhole import plane_homographies, rotation_matrices
 from qrsc.simulate.paint import street
 from qrsc.simulate.paint.atlas import build_atlas
-from qrsc.simulate.scene.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
+from qrsc.simulate.render.surfaces import INFINITE, OPAQUE, Rows, Scene, Surface, Surfaces
 
 GROUND = 1.6  # metres below the camera
-# Shake of the demonstration's camera: amplitude in per cent of the picture's width, frequency in cycles per frame
-# (times 30 it is in Hz). The fastest yaw is near 6 % of the width per frame: 38 px at 640.
+# Shake of the camera: amplitude in per cent of the picture's width, frequency in cycles per frame (times 30 for Hz).
+# The fastest yaw is near 6 % of the width per frame: 38 px at 640.
 YAW_SHAKE = ((8.0, 0.055), (2.5, 0.1), (0.3, 0.17))
 PITCH_SHAKE = ((1.5, 0.05), (0.6, 0.09), (0.1, 0.16))
 ROLL_SHAKE = ((0.9, 0.05), (0.3, 0.09))
 
 
-def demo_scene(
-    size: tuple[int, int] = (480, 640), frames: int = 30, seed: int = 0, *, device: torch.device | str = "cpu"
-) -> Scene:
-    """A street with straight posts, shaken so that a rolling shutter visibly bends them.
+def demo_scene(size: tuple[int, int] = (480, 640), frames: int = 30, seed: int = 0) -> Scene:
+    """Create a street with straight posts, seen by a camera whose shake visibly bends them under a rolling shutter.
 
     Args:
         size: `(height, width)`; everything scales with the width.
-        frames: how many frames will be rendered; the scene is good for times from -1 to `frames + 1`.
-        seed: of the textures and of the shake.
+        frames: number of frames to render; the scene is valid for times from -1 to `frames + 1`.
+        seed: for the textures and the shake.
     """
     generator = torch.Generator().manual_seed(seed)
     placed, surfaces, colours, masks = _street(generator, frames)
@@ -41,7 +39,7 @@ def demo_scene(
             sinusoids(times, amplitude, frequency, phase)[None] for amplitude, frequency, phase in shake
         )
         rotation = rotation_matrices(yaw, pitch, roll)  # [1, N, 3, 3]
-        # Walking slowly to the right, with the steps felt a little.
+        # A slow walk to the right, with a slight bob from the steps.
         bob = 0.02 * torch.sin(2.0 * torch.pi * 0.06 * times)
         position = torch.stack([0.04 * times, bob, 0.0 * times], dim=-1)[None]
         origin, axis_u, axis_v = (value.expand(-1, -1, len(times), -1).clone() for value in placed[:, None])
@@ -51,7 +49,7 @@ def demo_scene(
             torch.full((1, len(times)), focal, dtype=torch.float64), centre, rotation, position, origin, axis_u, axis_v
         )
 
-    scene = Scene(
+    return Scene(
         size,
         sampled_curve(matrices, -2.0, frames + 2.0),
         Surfaces.of([surfaces]),
@@ -59,7 +57,6 @@ def demo_scene(
         build_atlas(masks),
         torch.full((1, 3), 0.5),
     )
-    return scene.to(device)
 
 
 def _shake(generator: torch.Generator, width: int, focal: float) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -73,7 +70,7 @@ def _shake(generator: torch.Generator, width: int, focal: float) -> list[tuple[T
 
 
 def _street(generator: torch.Generator, frames: int) -> tuple[Tensor, list[Surface], list[Tensor], list[Tensor]]:
-    """Planes (origin, axis u, axis v as `[3, S, 1, 3]`), their looks, colours and masks. The van comes last."""
+    """Planes (origin, axis u, axis v as `[3, S, 1, 3]`), their appearance, colours and masks. The van comes last."""
     tree_colour, tree_mask = street.leaves(512, 512, generator)
     hill_colour, hill_mask = street.hills(256, 1024, generator)
     van_colour, van_mask = street.van(384, 1024, generator)
@@ -89,7 +86,7 @@ def _street(generator: torch.Generator, frames: int) -> tuple[Tensor, list[Surfa
         torch.zeros(3, 1, 1),
     ]
     masks = [tree_mask, hill_mask, van_mask, street.soft_shadow(64, 128)]
-    middle = 0.08 * frames  # where the van is in front of the camera half way through
+    middle = 0.08 * frames  # puts the van in front of the camera halfway through the clip
     objects: list[tuple[tuple[float, float, float], str, Surface]] = [
         ((-400.0, -260.0, 300.0), "wall", Surface(INFINITE, 0, _stretch(800, 400))),
         ((-60.0, GROUND - 12, 90.0), "wall", _billboard(120, 14, 1, 1)),
@@ -115,6 +112,6 @@ def _stretch(width: float, height: float) -> Rows:
 
 
 def _billboard(width: float, height: float, texture: int, mask: int = OPAQUE) -> Surface:
-    """A rectangle from (0, 0) that its texture and its mask fill."""
+    """A rectangle from (0, 0) that is filled by its texture and its mask."""
     stretch = _stretch(width, height)
     return Surface((0.0, 0.0, width, height), texture, stretch, mask, stretch)

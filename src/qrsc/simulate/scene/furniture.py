@@ -1,8 +1,8 @@
-"""Batches of planes to put into worlds, each with its looks and its own motion.
+"""Batches of planes that make up worlds, each with its appearance and its own motion.
 
 Convention
-    World axes as in `camera`: X to the right, Y down, Z ahead, metres; the ground is at y = 0. A plane's own
-    coordinates (u, v) are metres from its pivot, about which it turns.
+    World axes as in `qrsc.simulate.camera.pinhole`: X to the right, Y down, Z ahead, metres; the ground is at y = 0.
+    A plane's own coordinates (u, v) are in metres from its pivot, about which it turns.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from qrsc.simulate.paint.library import Thing
-from qrsc.simulate.scene.surfaces import OPAQUE
+from qrsc.simulate.paint.library import PaintedObject
+from qrsc.simulate.render.surfaces import OPAQUE
 
-NOWHERE = (1.0, 1.0, -1.0, -1.0)  # an extent that holds nothing
+NOWHERE = (1.0, 1.0, -1.0, -1.0)  # an empty extent
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Random numbers for a batch, float64 on the CPU, in the order in which they are asked for."""
+    """Random numbers for a batch, float64 on the CPU; the order of the calls matters."""
 
     batch: int
     generator: torch.Generator
 
     def uniform(self, low: float, high: float, count: int) -> Tensor:
-        """`[B, n]` between two bounds."""
+        """`[B, n]`, uniform between two bounds."""
         return low + (high - low) * self._rand(count)
 
     def spread(self, low: float, high: float, count: int) -> Tensor:
-        """`[B, n]` between two positive bounds, as likely in each octave."""
+        """`[B, n]`, log-uniform between two positive bounds."""
         return low * (high / low) ** self._rand(count)
 
     def normal(self, *shape: int) -> Tensor:
@@ -39,22 +39,24 @@ class Draw:
         return torch.randn(self.batch, *shape, generator=self.generator, dtype=torch.float64)
 
     def chance(self, share: float, count: int) -> Tensor:
-        """`[B, n]`, true with a probability."""
+        """`[B, n]`, true with probability `share`."""
         return self._rand(count) < share
 
     def one_of(self, numbers: Sequence[int], count: int) -> Tensor:
-        """`[B, n]`, int64: entries of a list."""
+        """`[B, n]`, int64: random entries of a list."""
         table = torch.tensor(list(numbers))
         return table[torch.randint(len(table), (self.batch, count), generator=self.generator)]
 
-    def thing(self, things: Sequence[Thing], count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Texture, mask, width and height of entries of a list: `[B, n]` each."""
+    def painted_object(self, things: Sequence[PaintedObject], count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Texture, mask, width and height of random entries of a list: `[B, n]` each."""
         number = torch.randint(len(things), (self.batch, count), generator=self.generator)
         columns = [
-            torch.tensor([thing.texture for thing in things])[number],
-            torch.tensor([thing.mask for thing in things])[number],
+            torch.tensor([painted_object.texture for painted_object in things])[number],
+            torch.tensor([painted_object.mask for painted_object in things])[number],
         ]
-        sizes = torch.tensor([[thing.width, thing.height] for thing in things], dtype=torch.float64)[number]
+        sizes = torch.tensor(
+            [[painted_object.width, painted_object.height] for painted_object in things], dtype=torch.float64
+        )[number]
         return columns[0], columns[1], sizes[..., 0], sizes[..., 1]
 
     def _rand(self, count: int) -> Tensor:
@@ -67,13 +69,14 @@ class Planes:
 
     Attributes:
         pivot: `[B, n, 3]`.
-        axis_u, axis_v: `[B, n, 3]`, unit vectors that u and v count along.
+        axis_u, axis_v: `[B, n, 3]`, unit vectors along which u and v are measured.
         extent: `[B, n, 4]`, as in `Surface`.
         texture, mask: `[B, n]`, int64.
         texture_map, mask_map: `[B, n, 2, 3]`.
         gain, offset: `[B, n, 3]`.
-        velocity, acceleration: `[B, n, 5]`, of the `THING_COORDINATES`, per frame and per frame squared.
-        swing, swing_rate, swing_phase: `[B, n, 5]`, of an oscillation on top.
+        velocity, acceleration: `[B, n, 5]`, of the coordinates of an object (see `qrsc.simulate.camera.motion_paths`),
+            per frame interval and per frame interval squared.
+        swing, swing_rate, swing_phase: `[B, n, 5]`, amplitude, frequency and phase of an added oscillation.
     """
 
     pivot: Tensor
@@ -108,13 +111,13 @@ def upright(
     mask_map: Tensor | None = None,
     present: Tensor | None = None,
 ) -> Planes:
-    """Planes that stand on end and do not move.
+    """Create vertical planes that do not move.
 
     Args:
         pivot: `[B, n, 3]`.
-        facing: `[B, n]`, angle by which a plane that faces the camera is turned about the vertical.
-        extent, texture, texture_map, mask, mask_map: as in `Planes`; opaque unless there is a mask.
-        present: `[B, n]`, bool: where false there is no plane.
+        facing: `[B, n]`, rotation about the vertical of a plane that faces the camera.
+        extent, texture, texture_map, mask, mask_map: as in `Planes`; opaque if there is no mask.
+        present: `[B, n]`, bool: false leaves the plane out.
     """
     zero = torch.zeros_like(facing)
     axis_u = torch.stack([facing.cos(), zero, -facing.sin()], dim=-1)
@@ -142,7 +145,7 @@ def upright(
 
 
 def joined(groups: Sequence[Planes]) -> Planes:
-    """All planes of several groups, in their order."""
+    """Concatenate several groups of planes."""
     columns = {item.name: [getattr(group, item.name) for group in groups] for item in fields(Planes)}
     return Planes(**{name: torch.cat(column, dim=1) for name, column in columns.items()})
 
@@ -153,7 +156,7 @@ def standing(width: Tensor, height: Tensor) -> Tensor:
 
 
 def fitted(extent: Tensor, flip: Tensor | None = None) -> Tensor:
-    """Maps under which a texture fills a rectangle, mirrored left to right where `flip`: `[B, n, 2, 3]`."""
+    """Texture maps that fill a rectangle, mirrored left to right where `flip` is true: `[B, n, 2, 3]`."""
     u_min, v_min, u_max, v_max = extent.unbind(-1)
     zero = torch.zeros_like(u_min)
     wide, tall = u_max - u_min, v_max - v_min
@@ -165,7 +168,7 @@ def fitted(extent: Tensor, flip: Tensor | None = None) -> Tensor:
 
 
 def tiled(metres_u: Tensor, metres_v: Tensor, start_u: Tensor, start_v: Tensor, turn: Tensor | None = None) -> Tensor:
-    """Maps under which a texture repeats every so many metres, turned by an angle: `[B, n, 2, 3]`."""
+    """Texture maps that repeat after `metres_u` and `metres_v`, rotated by `turn`: `[B, n, 2, 3]`."""
     turn = torch.zeros_like(metres_u) if turn is None else turn
     rows = [
         torch.stack([turn.cos() / metres_u, -turn.sin() / metres_u, start_u], dim=-1),

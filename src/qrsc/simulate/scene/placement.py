@@ -1,8 +1,8 @@
-"""Where things stand in a random world, and how they move.
+"""Placement and motion of the objects in a random world.
 
-Every function returns a group of `Planes` for the whole batch. A plan says what kind of place it is: 0 a street along
-the view, 1 a square with a front ahead, 2 open ground, 3 a close view of a wall. `reach` stretches distances for
-cameras that fly high.
+Every function returns a group of `Planes` for the whole batch. `plan` is the kind of place: 0 a street along the view,
+1 a square with house fronts ahead, 2 open ground, 3 a close view of a wall. `reach` scales distances up for cameras
+that fly high.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from qrsc.simulate.paint.library import TextureLibrary, Thing
+from qrsc.simulate.paint.library import PaintedObject, TextureLibrary
 from qrsc.simulate.scene.furniture import Draw, Planes, at, fitted, standing, tiled, upright
 
 STREET, SQUARE, OPEN, CLOSE = range(4)
-# How far vehicles, people, trees and other shapes swing: metres along x, y and z, radians of turn and spin.
+# Swing amplitude of vehicles, people, trees and other shapes: metres along x, y and z, radians of turn and spin.
 SWINGS = (
     (0.0, 0.01, 0.0, 0.0, 0.003),
     (0.01, 0.02, 0.0, 0.05, 0.02),
@@ -27,13 +27,13 @@ SWINGS = (
 
 
 def backdrops(draw: Draw, textures: TextureLibrary) -> Planes:
-    """Three upright planes without end, far away, that close the view all around."""
+    """Three infinite vertical planes, far away, that enclose the view on all sides."""
     number = torch.arange(3)
     far = draw.spread(120.0, 300.0, 1).expand(-1, 3)
     angle = draw.uniform(0.0, 2.0 * math.pi, 1) + number * (2.0 * math.pi / 3.0)
     zero = torch.zeros_like(angle)
-    # From edge to edge a plane is 2 sqrt(3) times its distance. Two thirds of a mirrored pair of textures on each
-    # bring the pattern back to where it started after three planes, so that no seam shows.
+    # From edge to edge, a plane measures 2 sqrt(3) times its distance. With two thirds of a mirrored pair of textures
+    # on each, the pattern closes after three planes, and no seam shows.
     across = far * (2.0 * math.sqrt(3.0) * 3.0 / 4.0)
     start = (number + 0.5) * (4.0 / 3.0) + draw.uniform(0.0, 2.0, 1)
     infinite = torch.tensor([-math.inf, -math.inf, math.inf, math.inf], dtype=torch.float64).expand(draw.batch, 3, 4)
@@ -47,10 +47,10 @@ def backdrops(draw: Draw, textures: TextureLibrary) -> Planes:
 
 
 def ground(draw: Draw, textures: TextureLibrary, plan: Tensor, half_width: Tensor, reach: Tensor) -> Planes:
-    """The ground: a road between the kerbs of a street, or anything else without end."""
+    """The ground: a road between the kerbs of a street, or an infinite textured plane."""
     zero = torch.zeros_like(half_width)
     road = (plan == STREET) & draw.chance(0.8, 1)
-    # The picture of a road has its middle at t = 1, where it is mirrored: from kerb to kerb, t runs from 0 to 2.
+    # The middle of a road texture is at t = 1, where it is mirrored: from kerb to kerb, t runs from 0 to 2.
     along = tiled(2.0 * half_width, half_width, draw.uniform(0.0, 1.0, 1), zero + 1.0, zero + 0.5 * math.pi)
     metres = draw.spread(2.0, 8.0, 1) * reach.sqrt()
     turned = tiled(metres, metres, draw.uniform(0.0, 1.0, 1), draw.uniform(0.0, 1.0, 1), draw.uniform(0.0, 6.3, 1))
@@ -65,10 +65,10 @@ def ground(draw: Draw, textures: TextureLibrary, plan: Tensor, half_width: Tenso
 
 
 def walls(draw: Draw, textures: TextureLibrary, plan: Tensor, half_width: Tensor, reach: Tensor) -> Planes:
-    """Two walls: the sides of a street, fronts across a square, or one close by."""
+    """Two walls: the sides of a street, house fronts across a square, or a nearby wall."""
     side = torch.tensor([[-1.0, 1.0]], dtype=torch.float64).expand(draw.batch, 2)
     street, close, empty = plan == STREET, plan == CLOSE, plan == OPEN
-    texture, _, width, height = draw.thing(textures.fronts, 2)
+    texture, _, width, height = draw.painted_object(textures.fronts, 2)
     plain = draw.chance(0.4, 2) | close
     distance = torch.where(close, draw.uniform(2.5, 6.0, 2), draw.spread(7.0, 30.0, 2) * reach)
     distance = torch.cat([distance[:, :1], distance[:, 1:] + torch.where(close, 4.0, 0.0)], dim=1)
@@ -96,14 +96,14 @@ def walls(draw: Draw, textures: TextureLibrary, plan: Tensor, half_width: Tensor
     )
 
 
-def things(draw: Draw, textures: TextureLibrary, plan: Tensor, reach: Tensor) -> Planes:
-    """Cars, people, trees and cut-out shapes on the ground, most of them moving; four in each world."""
+def objects(draw: Draw, textures: TextureLibrary, plan: Tensor, reach: Tensor) -> Planes:
+    """Vehicles, people, trees and cut-out shapes on the ground, most of them moving; four in each world."""
     nearest = torch.where(plan == CLOSE, 1.2, 3.5)
     distance = nearest * (torch.where(plan == CLOSE, 3.0, 9.0) ** draw.uniform(0.0, 1.0, 4)) * reach
     x = distance * draw.uniform(-0.75, 0.75, 4)
     cut = draw.chance(0.4, 4)
     kind = draw.one_of([0, 0, 1, 2], 4)  # vehicle, person, tree
-    painted = [draw.thing(group, 4) for group in (textures.vehicles, textures.people, textures.trees)]
+    painted = [draw.painted_object(group, 4) for group in (textures.vehicles, textures.people, textures.trees)]
     texture, mask, width, height = (
         torch.where(kind == 0, cars, torch.where(kind == 1, people, trees))
         for cars, people, trees in zip(*painted, strict=True)
@@ -129,7 +129,7 @@ def things(draw: Draw, textures: TextureLibrary, plan: Tensor, reach: Tensor) ->
 
 
 def _moving(draw: Draw, planes: Planes, kind: Tensor, flip: Tensor) -> Planes:
-    """Motion of things by kind: 0 vehicles, 1 people, 2 trees, 3 shapes of any sort."""
+    """Add motion by kind: 0 vehicles, 1 people, 2 trees, 3 other shapes."""
     count = kind.shape[1]
     speed = torch.tensor([0.3, 0.05, 0.0, 0.08], dtype=torch.float64)[kind] * draw.normal(count).abs()
     speed = speed * torch.where(draw.chance(0.12, count), 4.0, 1.0) * draw.chance(0.7, count)
@@ -148,7 +148,7 @@ def _moving(draw: Draw, planes: Planes, kind: Tensor, flip: Tensor) -> Planes:
 
 
 def shadows(textures: TextureLibrary, moving: Planes) -> Planes:
-    """Soft shadows on the ground under things, which they follow."""
+    """Soft shadows on the ground that follow the objects above them."""
     width = 1.25 * (moving.extent[..., 2] - moving.extent[..., 0])
     depth = 0.3 * width + 0.3
     extent = torch.stack([-0.5 * width, -0.5 * depth, 0.5 * width, 0.5 * depth], dim=-1)
@@ -156,7 +156,7 @@ def shadows(textures: TextureLibrary, moving: Planes) -> Planes:
     zero = torch.zeros_like(width)
     flat = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0], dtype=torch.float64)
     planes = upright(
-        # A shade above the ground, and nearer than it whatever the rounding.
+        # Slightly above the ground, so that the shadow stays in front of it despite rounding.
         pivot=at(moving.pivot[..., 0], zero - 0.004, moving.pivot[..., 2]),
         facing=zero,
         extent=extent,
@@ -181,7 +181,7 @@ def shadows(textures: TextureLibrary, moving: Planes) -> Planes:
 
 
 def signs(draw: Draw, textures: TextureLibrary, reach: Tensor) -> Planes:
-    """A board above the ground, with writing or a picture, still or swinging."""
+    """A board above the ground, with writing or a picture, static or swinging."""
     distance = draw.spread(3.0, 20.0, 1) * reach
     wide = draw.spread(0.5, 3.0, 1)
     tall = wide * draw.spread(0.4, 1.5, 1)
@@ -199,7 +199,7 @@ def signs(draw: Draw, textures: TextureLibrary, reach: Tensor) -> Planes:
 
 
 def poles(draw: Draw, textures: TextureLibrary, plan: Tensor, half_width: Tensor, reach: Tensor) -> Planes:
-    """Three thin upright posts, along the kerb of a street or anywhere."""
+    """Three thin vertical posts, along the kerb of a street or anywhere."""
     distance = draw.spread(3.0, 25.0, 3) * reach
     side = torch.where(draw.chance(0.5, 3), -1.0, 1.0)
     x = torch.where(plan == STREET, side * 0.6 * half_width, distance * draw.uniform(-0.8, 0.8, 3))
@@ -241,13 +241,13 @@ def railings(draw: Draw, textures: TextureLibrary, plan: Tensor, half_width: Ten
 
 
 def near_leaves(draw: Draw, textures: TextureLibrary, flying: Tensor) -> Planes:
-    """A branch that hangs into the view, swaying."""
+    """A swaying branch that hangs into the view."""
     distance = draw.spread(2.0, 9.0, 1)
     wide, tall = distance * draw.uniform(0.4, 1.1, 1), distance * draw.uniform(0.3, 0.7, 1)
     extent = torch.stack([-0.5 * wide, -0.5 * tall, 0.5 * wide, 0.5 * tall], dim=-1)
     metres = draw.spread(1.0, 2.5, 1)
     start = draw.uniform(0.0, 1.0, 1)
-    trees: tuple[Thing, ...] = textures.trees
+    trees: tuple[PaintedObject, ...] = textures.trees
     plane = upright(
         pivot=at(distance * draw.uniform(-0.6, 0.6, 1), -1.6 - distance * draw.uniform(0.1, 0.5, 1), distance),
         facing=0.3 * draw.normal(1),
@@ -262,9 +262,9 @@ def near_leaves(draw: Draw, textures: TextureLibrary, flying: Tensor) -> Planes:
 
 
 def light_up(draw: Draw, planes: Planes) -> Planes:
-    """Planes lit by one sun: brighter where they face it, all under a common colour of light.
+    """Light planes by one sun: brighter where they face it, all with the same colour of light.
 
-    The first three, the backdrops, give the light rather than take it, and must not differ where they meet.
+    The first three planes, the backdrops, are not shaded, because they must match where they meet.
     """
     count = planes.texture.shape[1]
     near = torch.arange(count) >= 3

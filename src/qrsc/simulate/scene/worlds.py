@@ -1,4 +1,4 @@
-"""Random worlds: streets, squares, parks and close views, with things that move in them."""
+"""Random worlds: streets, squares, open ground and close views, with moving objects."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from qrsc.simulate.camera.curves import HomographyCurve, sampled_curve
-from qrsc.simulate.camera.paths import Camera, Path
+from qrsc.simulate.camera.motion_paths import Camera, Path
 from qrsc.simulate.camera.pinhole import plane_homographies
 from qrsc.simulate.camera.styles import STYLES, draw_camera, draw_speeds, draw_styles, scaled_motion
 from qrsc.simulate.paint.atlas import build_atlas
 from qrsc.simulate.paint.library import TextureLibrary
+from qrsc.simulate.render.surfaces import OPAQUE, Scene, Surfaces
 from qrsc.simulate.render.truth import gs_kinematics
 from qrsc.simulate.scene.furniture import Draw, Planes, joined
 from qrsc.simulate.scene.placement import (
@@ -20,14 +21,13 @@ from qrsc.simulate.scene.placement import (
     ground,
     light_up,
     near_leaves,
+    objects,
     poles,
     railings,
     shadows,
     signs,
-    things,
     walls,
 )
-from qrsc.simulate.scene.surfaces import OPAQUE, Scene, Surfaces
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,14 @@ class World:
     """A batch of scenes with the cameras that see them.
 
     Attributes:
-        scene: what `render` and `truth` work on.
+        scene: to render.
         camera: poses and intrinsics at any time.
-        styles: name of each clip's way to move.
-        frames: how many frames it was made for.
+        styles: name of the motion style of each clip.
     """
 
     scene: Scene
     camera: Camera
     styles: tuple[str, ...]
-    frames: int
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> World:
         """The same worlds on another device or in another precision."""
@@ -60,24 +58,22 @@ def sample_scenes(
     textures: TextureLibrary,
     frames: int = 3,
     speed: Tensor | float | None = None,
-    device: torch.device | str | None = None,
 ) -> World:
-    """Random worlds, seen by cameras that move in a style.
+    """Create random worlds, seen by cameras that move in a style.
 
     Args:
-        batch: how many.
+        batch: number of worlds.
         size: `(height, width)` of the picture.
         style: one of `STYLES`, or `mixed` for any of them in each clip.
         generator: on the CPU; the same state gives the same worlds on any device.
-        textures: what to cover them with; make it once, on the device, and use it for all batches.
-        frames: length of the clips; a world is good for times from -1 to `frames + 1`.
-        speed: typical image speed in pixels per frame, one for all or `[B]`; drawn from a heavy-tailed distribution
-            if None.
-        device: where the scenes will be; where the textures are if None.
+        textures: to cover surfaces with; the worlds are on its device. Create it once and use it for all batches.
+        frames: length of the clips; a world is valid for times from -1 to `frames + 1`.
+        speed: typical image speed in pixels per frame interval, one for all or `[B]`; drawn from a heavy-tailed
+            distribution if None.
     """
     if batch < 1 or frames < 1:
         raise ValueError(f"batch and frames must be at least 1; got {batch} and {frames}.")
-    device = textures.colours.texels.device if device is None else torch.device(device)
+    device = textures.colours.texels.device
     draw = Draw(batch, generator)
     styles = draw_styles(style, batch, generator)
     drone = styles == list(STYLES).index("drone")
@@ -88,22 +84,22 @@ def sample_scenes(
     camera = draw_camera(styles, size, frames, generator, pitch=pitch, height=height)
     planes = _furnish(draw, textures, height)
     haze = torch.cat([draw.uniform(0.7, 0.9, 1).expand(-1, 3) + 0.04 * draw.normal(3), _haze(draw)], dim=1)
-    # First without textures, and with everything but the camera at rest, to see how fast the image would move.
+    # First without textures and with all objects at rest, to measure the image speed that the camera causes.
     scene = Scene(
         size,
         _curve(_at_rest(planes), camera, frames),
-        _looks(planes),
+        _appearance(planes),
         build_atlas([torch.zeros(3, 1, 1)]),
         build_atlas([torch.zeros(1, 1, 1)]),
         torch.full((batch, 3), 0.6),
         haze.float(),
     )
     camera = scaled_motion(camera, speeds / _typical_speed(scene, frames).clamp_min(1e-3), frames)
-    # Thousands of matrices: half of the time it takes to draw worlds, unless a GPU makes them.
+    # Thousands of matrices: half of the time to create worlds, unless a GPU computes them.
     curve = _curve(planes.to(device), camera.to(device), frames)
     scene = replace(scene, curve=curve, colours=textures.colours, masks=textures.masks)
     names = list(STYLES)
-    world = World(scene, camera, tuple(names[number] for number in styles.tolist()), frames)
+    world = World(scene, camera, tuple(names[number] for number in styles.tolist()))
     return world.to(device, textures.colours.texels.dtype)
 
 
@@ -117,7 +113,7 @@ def _at_rest(planes: Planes) -> Planes:
 
 
 def _typical_speed(scene: Scene, frames: int) -> Tensor:
-    """Root mean square image speed in pixels per frame, from a few small pictures, masks left out: `[B]`."""
+    """RMS image speed in pixels per frame interval, from a few thumbnails without masks: `[B]`."""
     height, width = scene.size
     small = (9, 12)
     scale = torch.diag(torch.tensor([small[1] / width, small[0] / height, 1.0], dtype=torch.float64))
@@ -135,19 +131,18 @@ def _typical_speed(scene: Scene, frames: int) -> Tensor:
 
 
 def _haze(draw: Draw) -> Tensor:
-    """Density of the haze per metre, none in a third of the worlds: `[B, 1]`."""
+    """Density of the haze per metre, zero in a third of the worlds: `[B, 1]`."""
     return torch.where(draw.chance(0.35, 1), 0.0, draw.spread(0.0006, 0.012, 1))
 
 
 def _furnish(draw: Draw, textures: TextureLibrary, height: Tensor) -> Planes:
-    """Everything that a batch of worlds consists of."""
-    # 0 street, 1 square with a front ahead, 2 open ground, 3 close view of a wall.
+    """All planes of a batch of worlds."""
     plan = torch.multinomial(torch.tensor([0.35, 0.3, 0.2, 0.15]).expand(draw.batch, 4), 1, generator=draw.generator)
     flying = (height > 5.0)[:, None]
     plan = torch.where(flying & (plan == 3), 2, plan)
     reach = torch.where(flying, height[:, None] / 5.0, torch.ones_like(height[:, None]))
     half_width = draw.uniform(4.0, 11.0, 1) * reach
-    moving = things(draw, textures, plan, reach)
+    moving = objects(draw, textures, plan, reach)
     planes = joined(
         [
             backdrops(draw, textures),
@@ -164,7 +159,7 @@ def _furnish(draw: Draw, textures: TextureLibrary, height: Tensor) -> Planes:
     return light_up(draw, planes)
 
 
-def _looks(planes: Planes) -> Surfaces:
+def _appearance(planes: Planes) -> Surfaces:
     return Surfaces(
         extent=planes.extent,
         texture=planes.texture,

@@ -1,4 +1,4 @@
-"""What a scene consists of: textured flat surfaces, each with its motion."""
+"""Scenes: textured flat surfaces, each with its motion."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Rows = tuple[tuple[float, float, float], tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class Surface:
-    """The looks of one surface, for scenes that are put together by hand. `Surfaces.of` makes a batch of them.
+    """The appearance of one surface, for scenes built by hand. `Surfaces.of` makes a batch of them.
 
     Attributes:
-        extent: `(u_min, v_min, u_max, v_max)`: the rectangle that the surface fills, in its own coordinates.
+        extent: `(u_min, v_min, u_max, v_max)`: the rectangle of the surface, in its own coordinates.
         texture: number of its texture in the scene's `colours`.
         texture_map: 2 x 3 matrix from (u, v, 1) to texture coordinates (s, t).
         mask: number of its opacity in the scene's `masks`, or `OPAQUE` for none.
         mask_map: as `texture_map`, for the mask.
-        gain, offset: the colour of the texture is multiplied by the one and the other added, per channel.
+        gain, offset: applied to the colour of the texture, per channel: `gain * colour + offset`.
     """
 
     extent: tuple[float, float, float, float]
@@ -41,7 +41,7 @@ class Surface:
 
 @dataclass(frozen=True)
 class Surfaces:
-    """The looks of a batch of surfaces; see `Surface` for what each means.
+    """The appearance of a batch of surfaces; see `Surface` for the attributes.
 
     Attributes:
         extent: `[B, S, 4]`.
@@ -63,7 +63,7 @@ class Surfaces:
 
     @classmethod
     def of(cls, scenes: Sequence[Sequence[Surface]]) -> Surfaces:
-        """A batch from lists of surfaces, which must all be of the same length."""
+        """Make a batch from lists of surfaces of equal length."""
         lengths = {len(scene) for scene in scenes}
         if len(lengths) != 1 or 0 in lengths:
             raise ValueError(f"every scene needs the same number of surfaces, at least one; got {sorted(lengths)}.")
@@ -84,16 +84,16 @@ class Surfaces:
 
 @dataclass(frozen=True)
 class Scene:
-    """A batch of scenes of the same picture size and number of surfaces.
+    """A batch of scenes with the same picture size and number of surfaces.
 
     Attributes:
         size: `(height, width)` of the picture.
-        curve: how the surfaces move; `[B, S]` of them.
-        surfaces: how they look.
-        colours: textures of 3 channels, RGB.
-        masks: textures of 1 channel: opacity, 0 to 1.
-        backdrop: `[B, 3]`, the colour where there is no surface at all.
-        haze: `[B, 4]`, colour of the haze and how much of it there is per unit of depth, or None.
+        curve: motion of the `[B, S]` surfaces.
+        surfaces: their appearance.
+        colours: textures with 3 channels, RGB.
+        masks: textures with 1 channel: opacity, 0 to 1.
+        backdrop: `[B, 3]`, the colour where there is no surface.
+        haze: `[B, 4]`, colour of the haze and its density per unit of depth, or None.
     """
 
     size: tuple[int, int]
@@ -108,28 +108,28 @@ class Scene:
         expected = tuple(self.curve.coefficients.shape[:2])
         got = tuple(self.surfaces.texture.shape)
         if expected != got:
-            raise ValueError(f"the curve moves [B, S] = {expected} surfaces, but {got} were described.")
+            raise ValueError(f"the curve has [B, S] = {expected} surfaces, but {got} have an appearance.")
         if tuple(self.backdrop.shape) != (expected[0], 3):
             raise ValueError(f"backdrop must be [B, 3] = {(expected[0], 3)}, got {tuple(self.backdrop.shape)}.")
 
     @property
     def batch(self) -> int:
-        """How many scenes there are."""
+        """Number of scenes."""
         return self.surfaces.texture.shape[0]
 
     @property
     def count(self) -> int:
-        """How many surfaces each scene has."""
+        """Number of surfaces in each scene."""
         return self.surfaces.texture.shape[1]
 
     @property
     def device(self) -> torch.device:
-        """Where the pictures will be."""
+        """Device of the rendered pictures."""
         return self.backdrop.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision that pictures and truth will have."""
+        """Precision of the rendered pictures and the ground truth."""
         return self.backdrop.dtype
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Scene:

@@ -1,4 +1,10 @@
-"""Paths of cameras and things: a polynomial of time plus oscillations, for any number of coordinates at once."""
+"""Paths of cameras and objects: a polynomial of time plus oscillations, for any number of coordinates at once.
+
+Convention
+    A camera has seven coordinates: yaw, pitch and roll in radians, x, y and z in metres, and the logarithm of the focal
+    length. The own motion of an object has five: a shift x, y and z in metres, and in radians a turn about the vertical
+    and a spin within its plane.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,6 @@ from torch import Tensor
 from qrsc.simulate.camera.curves import sinusoids
 from qrsc.simulate.camera.pinhole import rotation_matrices
 
-# Coordinates of a camera, in this order. Angles are in radians, lengths in metres, the last is a logarithm.
-CAMERA_COORDINATES = ("yaw", "pitch", "roll", "x", "y", "z", "log focal length")
-# Coordinates of the motion of a thing of its own: shift in metres, turn about its upright, turn within its plane.
-THING_COORDINATES = ("x", "y", "z", "turn", "spin")
-
 
 @dataclass(frozen=True)
 class Path:
@@ -23,7 +24,7 @@ class Path:
     Attributes:
         polynomial: `[..., D, K]`, coefficients of the powers 0 to K - 1 of the time since `middle`.
         amplitude, frequency, phase: `[..., D, C]`; frequency in cycles per frame interval, phase in radians.
-        middle: the time about which the polynomial is written: half way through the clip.
+        middle: the time about which the polynomial is expanded: halfway through the clip.
     """
 
     polynomial: Tensor
@@ -40,7 +41,7 @@ class Path:
         return steady + sinusoids(times, self.amplitude, self.frequency, self.phase)
 
     def scaled(self, factor: Tensor) -> Path:
-        """The same path with all its motion multiplied by `[...]`, about its place in the middle of the clip."""
+        """The same path with its motion multiplied by `[...]`, about its position in the middle of the clip."""
         factor = factor[..., None, None].to(self.polynomial)
         polynomial = torch.cat([self.polynomial[..., :1], self.polynomial[..., 1:] * factor], dim=-1)
         return replace(self, polynomial=polynomial, amplitude=self.amplitude * factor)
@@ -58,10 +59,10 @@ class Path:
 
 @dataclass(frozen=True)
 class Camera:
-    """A pinhole camera on its path.
+    """A moving pinhole camera.
 
     Attributes:
-        path: of the coordinates named in `CAMERA_COORDINATES`; `[B, 7, ...]`.
+        path: of its seven coordinates; `[B, 7, ...]`.
         centre: `[B, 2]`, principal point (x, y) in pixels.
     """
 
