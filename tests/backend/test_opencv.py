@@ -21,13 +21,13 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 def test_only_plain_tensors_are_handed_over() -> None:
     values = rand(1, 1, 2, 3)
-    assert opencv.takes(values, values)
-    assert not opencv.takes(values, values.double())
-    assert not opencv.takes(values[..., :0])
+    assert opencv.supports(values, values)
+    assert not opencv.supports(values, values.double())
+    assert not opencv.supports(values[..., :0])
     asked = values.clone().requires_grad_()
-    assert not opencv.takes(asked)
+    assert not opencv.supports(asked)
     with torch.no_grad():
-        assert opencv.takes(asked)
+        assert opencv.supports(asked)
 
 
 @settings(max_examples=25)

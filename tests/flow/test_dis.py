@@ -11,7 +11,7 @@ import qrsc.flow.dis
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FLOWS, DisFlow, FlowPair, load_flow
 from qrsc.flow import default_flow as DEFAULT_FLOW
-from qrsc.flow.dis import grey_pictures, search
+from qrsc.flow.dis import luma_images, search
 
 
 def texture(height: int, width: int, seed: int = 0) -> Tensor:
@@ -78,7 +78,7 @@ def test_a_started_search_leaves_no_trace_in_the_next() -> None:
 
 def test_both_ways_at_once_are_what_one_after_the_other_gives() -> None:
     first, second = shifted_pair(3, -2, 72, 96)
-    a, b = (grey_pictures(frame)[0] for frame in (first, second))
+    a, b = (luma_images(frame)[0] for frame in (first, second))
     with at_most_threads(1):
         forward, backward = DisFlow()(first, second)
         there, back = search("medium", a, b), search("medium", b, a)

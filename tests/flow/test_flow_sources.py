@@ -193,7 +193,7 @@ def test_flows_from_files(tmp_path: Path, kind: str) -> None:
 
 def test_a_folder_without_flows(tmp_path: Path) -> None:
     (tmp_path / "0_forward.npy").touch()
-    with pytest.raises(ValueError, match="it holds 1 of the one and 0 of the other"):
+    with pytest.raises(ValueError, match="it holds 1 forward and 0 backward flows"):
         load_flow(str(tmp_path))
 
 
@@ -202,7 +202,7 @@ def test_a_damaged_flo_file(tmp_path: Path) -> None:
     (folder / "9_backward.flo").write_bytes((folder / "9_backward.flo").read_bytes()[:-1])
     estimator = load_flow(str(folder))
     estimator(*frames())
-    with pytest.raises(ValueError, match=r"not a whole \.flo file"):
+    with pytest.raises(ValueError, match=r"not a complete \.flo file"):
         estimator(*frames())
 
 

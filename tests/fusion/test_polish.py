@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.fusion.coherent import calmed
+from qrsc.fusion.denoise import calmed
 from qrsc.fusion.lite.polish import Polish
 
 from .samples import aligned_frames, randomise

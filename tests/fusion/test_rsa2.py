@@ -7,7 +7,7 @@ import torch
 
 from qrsc.flow.raft_rs.network import parameter_count
 from qrsc.fusion import AlignedFrames, mean_fusion
-from qrsc.fusion.coherent import calmed
+from qrsc.fusion.denoise import calmed
 from qrsc.fusion.networks import NetworkFusion, tile_starts
 from qrsc.fusion.rsa2.attention import Norm
 from qrsc.fusion.rsa2.heads import AdaCofHead, time_weights
