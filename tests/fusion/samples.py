@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from qrsc.fusion import AlignedFrames
 from qrsc.fusion.rsa2.network import Rsa2Options
@@ -20,7 +20,7 @@ def aligned_frames(
     generator = torch.Generator().manual_seed(seed)
     height, width = size
 
-    def rand(channels: int, of: int = count) -> torch.Tensor:
+    def rand(channels: int, of: int = count) -> Tensor:
         return torch.rand(batch, of, channels, height, width, generator=generator, dtype=dtype)
 
     centre = count // 2
@@ -43,3 +43,18 @@ def randomise(network: nn.Module, size: float = 1.0) -> None:
         for parameter in network.parameters():
             fan = max(parameter[0].numel(), 1) if parameter.ndim > 1 else 4
             parameter.copy_(size * torch.randn(parameter.shape, generator=generator) / fan**0.5)
+
+
+def aligned(frames: Tensor, valid: Tensor, distance: Tensor, centre: int = 1) -> AlignedFrames:
+    """From `[T, 3, H, W]`, `[T, 1, H, W]` and `[T, 1, H, W]`, as a batch of one."""
+    fields = torch.zeros_like(frames[:, :2])
+    return AlignedFrames(frames[None], fields[None], valid[None], distance[None], centre)
+
+
+def noisy_frames(noise: float, count: int = 3, size: tuple[int, int] = (64, 96)) -> tuple[Tensor, AlignedFrames]:
+    """An image with fine detail, and frames of it that differ by noise only."""
+    generator = torch.Generator().manual_seed(1)
+    scene = 0.3 + 0.4 * torch.rand(1, 3, *size, generator=generator)
+    scene[..., : size[1] // 2] = 0.5  # half of it is flat
+    frames = scene.expand(count, -1, -1, -1) + noise * torch.randn(count, 3, *size, generator=generator)
+    return scene, aligned(frames, torch.ones(count, 1, *size, dtype=torch.bool), torch.full((count, 1, *size), 0.2))
