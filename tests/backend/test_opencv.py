@@ -45,7 +45,7 @@ def test_enlarging_is_torchs(size: tuple[int, int], more: tuple[int, int], seed:
 
 
 def test_parts_of_pictures_are_enlarged_as_they_are_seen() -> None:
-    """What is not contiguous: a frame of a stack, or a mirrored picture."""
+    """Tensors that are not contiguous: a frame of a stack, or a mirrored image."""
     stack = rand(2, 3, 4, 5)
     part = stack[:, 1:].flip(-1)
     expected = F.interpolate(part, size=(9, 11), mode="bilinear", align_corners=False)

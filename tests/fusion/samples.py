@@ -16,7 +16,7 @@ SMALL = Rsa2Options(
 def aligned_frames(
     count: int, size: tuple[int, int], *, batch: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32
 ) -> AlignedFrames:
-    """Frames that are much alike, most of their pixels valid, with the time distances of gamma 0.8, middle row."""
+    """Similar frames, most of their pixels valid, with the time distances of gamma 0.8 and the middle row."""
     generator = torch.Generator().manual_seed(seed)
     height, width = size
 
@@ -37,7 +37,7 @@ def aligned_frames(
 
 
 def randomise(network: nn.Module, size: float = 1.0) -> None:
-    """New weights for all, also those that start at 0."""
+    """Random weights for all layers, also those initialised to zero."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in network.parameters():

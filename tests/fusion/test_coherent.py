@@ -26,7 +26,7 @@ def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:
     assert after < 0.7 * before, "noise of the flat half"
     before, after = (distance(each.image[..., half + 8 :], scene[..., half + 8 :]) for each in (mean, fused))
     assert after < 1.05 * before, "detail of the other"
-    # Where only the centre frame shows a place, the rest of the picture tells how noisy it is.
+    # Where only the centre frame shows a pixel, the noise level comes from the rest of the image.
     alone = frames.valid.clone()
     alone[:, [0, 2], :, :, :half] = False
     lonely = AlignedFrames(frames.frames, frames.correction_fields, alone, frames.time_distance, 1)

@@ -41,7 +41,7 @@ def test_an_anchored_picture_fades_into_the_mean_where_a_frame_ends_but_not_at_t
 def test_calmed_frames_keep_what_the_mean_keeps() -> None:
     _, frames = noisy_frames(0.05)
     calm = denoise.calmed(frames)
-    # All of them by the same weights: the order of weighing detail and adding up frames does not matter.
+    # With equal weights, denoising and averaging commute.
     equal = torch.full_like(frames.valid, 1.0 / 3.0, dtype=frames.frames.dtype)
     shares = denoise.band_gains(frames, mean_weights(frames, CALM_DISAGREEMENT))
     fused = denoise.keep_detail((equal * frames.frames).sum(1), shares)
@@ -64,7 +64,7 @@ def test_detail_that_was_taken_away_comes_back_through_gates() -> None:
     gates = torch.zeros(1, 3, 2, *frames.frames.shape[-2:])
     torch.testing.assert_close(denoise.restored(calm, gates), calm.frames)
     torch.testing.assert_close(denoise.restored(calm, gates + 1.0), frames.frames)
-    gates[:, :, 0] = 1.0  # brightness alone
+    gates[:, :, 0] = 1.0  # luma only
     half = denoise.restored(calm, gates)
     torch.testing.assert_close(luma(half), luma(frames.frames))
     assert float((half - frames.frames).abs().mean()) > 1e-3
@@ -79,20 +79,20 @@ def test_how_much_is_kept_is_wieners_share() -> None:
     kept = denoise._gain(0.04 * ones, 0.01 * ones, ones[:, :1], left)
     cells = torch.ones(1, 3, 8, 8)
     torch.testing.assert_close(kept, drawn_apart(0.04 / 0.045) * cells)
-    # No noise in most of the picture: what differs elsewhere was moved, and is kept.
+    # No noise in most of the image: differences elsewhere are motion, and their detail is kept.
     moved = torch.zeros_like(ones)
     moved[..., 48:] = 0.01
     kept = denoise._gain(0.04 * ones, moved, ones[:, :1], left)
     torch.testing.assert_close(kept, cells, atol=0.005, rtol=0)
-    # Both: the truth's detail is alike to r of what has no noise.
+    # Both: the noise-free detail has a correlation of r with the truth.
     moved[..., :48] = 0.01
     moved[..., 48:] = 0.03
     kept = denoise._gain(0.04 * ones, moved, ones[:, :1], left)
-    signal, unlike = 0.04, 0.015  # of the whole picture
+    signal, unlike = 0.04, 0.015  # of the whole image
     overall = (signal * (signal + unlike - 0.01)) ** 0.5 / (signal + 0.5 * unlike)
     within = (signal * (signal + 0.03 - 0.01)) ** 0.5 / (signal + 0.5 * 0.03)
     assert float(kept[0, 0, 4, -1]) == pytest.approx(drawn_apart(0.5 * (overall + within)), rel=2e-3)
-    # Two frames of nothing but noise keep none of it.
+    # Nothing is kept of frames of pure noise.
     assert not bool(denoise._gain(0.0 * ones, 0.01 * ones, ones[:, :1], left).any())
 
 

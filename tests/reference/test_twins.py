@@ -112,7 +112,7 @@ def test_fit_trajectory_with_unusable_flows(order: int, steps: tuple[int, ...]) 
     flows = {step: rand(2, HEIGHT, WIDTH, seed=step, scale=0.2) + step for step in steps}
     flows[steps[-1]][0, 0, 0] = float("nan")
     flows[steps[0]][1, 1, 1] = float("inf")
-    flows[steps[0]][1, 0, 2] = -steps[0] * HEIGHT  # lands on the very row time at which it was seen
+    flows[steps[0]][1, 0, 2] = -steps[0] * HEIGHT  # lands exactly at the row time at which it was exposed
     flows[1][1, 2, 3] = (steps[0] - 1 + 0.005) * HEIGHT + flows[steps[0]][1, 2, 3]  # both exposures 0.005 apart
     ours, theirs = (
         motion.fit_trajectory(flows, readout, order=order),

@@ -10,7 +10,7 @@ from torch import Tensor
 from qrsc.warp import pixel_grid
 
 NAN, INF = float("nan"), float("inf")
-# Positions pass through the [-1, 1] of grid_sample: a few roundings of a value below 1 for these small pictures.
+# Positions pass through the [-1, 1] of grid_sample: a few rounding errors of values below 1 for these small images.
 SINGLE = 2e-6
 
 

@@ -10,7 +10,7 @@ from .fields import AFFINE, affine_field, assert_close, rand, translation
 
 
 def texture(position: Tensor) -> Tensor:
-    """A smooth picture, known everywhere: `[3, H, W]` at positions `[2, H, W]`."""
+    """A smooth image, defined everywhere: `[3, H, W]` at positions `[2, H, W]`."""
     x, y = position
     waves = [torch.sin(0.31 * x + 0.17 * y + n) + torch.cos(0.23 * y - 0.11 * x * (n + 1)) for n in range(3)]
     return 0.5 + 0.2 * torch.stack(waves)
@@ -18,7 +18,7 @@ def texture(position: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", ["zoom in", "zoom out", "rotation", "squeeze and shear"])
 def test_inverting_comes_closer_than_negating(name: str) -> None:
-    # What was at p in the picture belongs at p + field(p), so the truth at m is the picture at m + inverse(m).
+    # The image at p belongs at p + field(p), so the truth at m is the image at m + inverse(m).
     field, inverse = affine_field(*AFFINE[name])
     grid = pixel_grid(40, 40, dtype=torch.float64)
     frame, truth = texture(grid), texture(grid + inverse)
@@ -27,7 +27,7 @@ def test_inverting_comes_closer_than_negating(name: str) -> None:
         method: float((apply_correction(frame, field, method).image - truth)[inner].abs().max())
         for method in WARP_METHODS
     }
-    assert errors["invert"] < 0.007  # seen: 0.0065, what cubic interpolation leaves of this texture without any motion
+    assert errors["invert"] < 0.007  # measured: 0.0065, the error of cubic interpolation on this texture
     assert errors["invert"] < errors["negate"] / 4
     assert errors["splat"] < errors["negate"] / 1.8
 

@@ -120,7 +120,7 @@ def test_opencv_reads_what_torch_reads(size: tuple[int, int], pictures: int, see
     position = torch.tensor(size[::-1]).reshape(2, 1, 1) * (1.4 * rand(pictures, 2, 7, 9, seed=seed + 1) - 0.2)
     position[0, :, 0, 0], position[0, 0, 0, 1] = NAN, INF
     by_opencv = sample(image, position)
-    by_torch = sample(image.clone().requires_grad_(), position)  # a gradient is torch's business
+    by_torch = sample(image.clone().requires_grad_(), position)  # with a gradient, PyTorch samples
     assert by_torch.image.requires_grad
     assert torch.equal(by_opencv.valid, by_torch.valid)
     assert_close(by_opencv.image, by_torch.image.detach(), 2e-5)

@@ -44,19 +44,19 @@ def test_there_and_back_again_is_where_it_started(seed: int) -> None:
     inverse, valid = invert_field(field, steps=30)
     landed = pixel_grid(32, 32, dtype=torch.float64) + inverse
     onward = sample(field, landed).image
-    # The inverse solves this equation for the field as bilinear interpolation sees it.
+    # The inverse solves this equation for the bilinearly interpolated field.
     assert float(((onward + inverse).abs() * valid).max()) < 1e-6
     assert float(valid.double().mean()) > 0.6
     again, both = invert_field(inverse, steps=30)
     inner = (both & backward_warp(valid.double(), again).image.gt(0.999))[:, 4:-4, 4:-4]
     assert bool(inner.any())
-    # Largest value seen over 150 fields: 0.014, from reading a curved field along straight lines.
+    # Largest value over 150 fields: 0.014, from linear interpolation of a curved field.
     assert float(((again - field)[:, 4:-4, 4:-4].abs() * inner).max()) < 0.03
 
 
 @pytest.mark.parametrize("steepness", [1.5, 50.0])
 def test_a_field_that_folds_over_is_not_invertible_there(steepness: float) -> None:
-    # From column 20 on, everything moves 8 pixels left, over what stays: columns 12 to 19 have two sources.
+    # From column 20 on, everything moves 8 pixels left, over what is at rest: columns 12 to 19 have two sources.
     field = torch.zeros(2, 24, 40)
     field[0] = -8.0 * torch.sigmoid((pixel_grid(24, 40)[0] - 19.5) * steepness)
     valid = invert_field(field).valid[0, 12]
@@ -76,8 +76,8 @@ def test_a_field_that_tears_apart_is_not_invertible_in_the_gap() -> None:
 
 
 def test_a_surface_keeps_its_edge_at_a_motion_boundary() -> None:
-    # A block moves 6.25 pixels to the right over a ground that rests. Where it lands, all of it comes from the block,
-    # up to its edges, where a field read between pixels is a mixture of both motions.
+    # A block moves 6.25 pixels to the right over a background at rest. Where it lands, all of it comes from the block,
+    # up to its edges, where the interpolated field is a mixture of both motions.
     field = torch.zeros(2, 20, 40, dtype=torch.float64)
     field[0, 5:15, 10:20] = 6.25
     inverse, _ = fixed_point_inverse(field)
@@ -114,6 +114,6 @@ def test_the_jacobian_is_the_area_of_a_pixel() -> None:
         area = torch.linalg.det(torch.tensor(matrix, dtype=torch.float64))
         assert_close(jacobian(affine_field(matrix, shift)[0]), area.expand(1, 40, 40), 1e-9)
     folded = -1.5 * pixel_grid(4, 6)
-    folded[1] = 0.0  # mirrored in x alone
+    folded[1] = 0.0  # mirrored in x only
     assert bool((jacobian(folded) < 0).all())
     assert_close(jacobian(torch.full((2, 1, 1), 5.0)), torch.ones(1, 1, 1))

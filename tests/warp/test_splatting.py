@@ -15,7 +15,7 @@ from .fields import assert_close, rand, translation
 @settings(max_examples=20)
 @given(st.integers(0, 10_000))
 def test_nothing_is_lost_and_nothing_made(seed: int) -> None:
-    # The result is what landed over how much landed; multiplied back, all of the picture must be there again.
+    # The result is the landed sum over the landed weight; multiplied back, the sum of the image must be conserved.
     image = rand(1, 12, 12, seed=seed, dtype=torch.float64)
     field = 3.0 * (rand(2, 12, 12, seed=seed + 1, dtype=torch.float64) - 0.5)
     image[:, :2], image[:, -2:], image[..., :2], image[..., -2:] = 0.0, 0.0, 0.0, 0.0

@@ -75,7 +75,7 @@ def restored(aligned: AlignedFrames, gates: Tensor) -> Tensor:
     return aligned.frames + gates[:, :, :1] * brightness + gates[:, :, 1:] * (detail - brightness)
 
 
-def anchored(picture: Tensor, aligned: AlignedFrames) -> Tensor:
+def anchored(image: Tensor, aligned: AlignedFrames) -> Tensor:
     """Give a network's result the low frequencies of the mean of its calmed frames, and blend in the mean at seams.
 
     The network is there for fine detail: at low frequencies it can only drift. `rsa2` did on real frames, by one of 256
@@ -85,15 +85,15 @@ def anchored(picture: Tensor, aligned: AlignedFrames) -> Tensor:
     network.
 
     Args:
-        picture: `[B, 3, H, W]`, the network's result.
+        image: `[B, 3, H, W]`, the network's result.
         aligned: the calmed frames it was made from.
     """
     mean = weighted_mean(aligned, mean_weights(aligned, CALM_DISAGREEMENT)).image
-    size = picture.shape[-2:]
-    drift = F.interpolate(_by_cell(picture - mean), size=size, mode="bilinear")
-    shown = F.interpolate(_by_cell(aligned.valid[:, :, 0].to(picture)), size=size, mode="bilinear")  # [B, T, H, W]
+    size = image.shape[-2:]
+    drift = F.interpolate(_by_cell(image - mean), size=size, mode="bilinear")
+    shown = F.interpolate(_by_cell(aligned.valid[:, :, 0].to(image)), size=size, mode="bilinear")  # [B, T, H, W]
     ends = (1.0 - SEAM * (shown - 0.5).abs()).clamp_min(0.0).amax(1, keepdim=True)
-    return torch.lerp(picture - drift, mean, ends)
+    return torch.lerp(image - drift, mean, ends)
 
 
 def visible_detail(aligned: AlignedFrames) -> Tensor:

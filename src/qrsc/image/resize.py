@@ -21,14 +21,14 @@ def reduced_size(size: tuple[int, ...], scale: float) -> tuple[int, int]:
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-def resized_picture(picture: Tensor, size: tuple[int, ...]) -> Tensor:
+def resized_picture(image: Tensor, size: tuple[int, ...]) -> Tensor:
     """Resize an image `[B, C, H, W]` to `(h, w)` without aliasing; returned as it is if that is its size."""
-    if tuple(picture.shape[-2:]) == tuple(size):
-        return picture
+    if tuple(image.shape[-2:]) == tuple(size):
+        return image
     height, width = size
-    if height >= picture.shape[-2] and width >= picture.shape[-1]:
-        return enlarged(picture, (height, width))
-    return F.interpolate(picture, size=(height, width), mode="bilinear", align_corners=False, antialias=True)
+    if height >= image.shape[-2] and width >= image.shape[-1]:
+        return enlarged(image, (height, width))
+    return F.interpolate(image, size=(height, width), mode="bilinear", align_corners=False, antialias=True)
 
 
 def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
