@@ -35,8 +35,8 @@ class RefinedFlow:
 
     Attributes:
         replaced: part of the pixels, 0 to 1, that took the search's own flow in the latest call.
-        fallback: the same in words, and that the search ran on the CPU, or that small frames were not refined; None if
-            the refined flow was used everywhere, on the device of the frames.
+        fallback: that the search's own flow was used, that the search ran on the CPU for frames elsewhere, or that
+            small frames were not refined; None if nothing of this happened in the latest call.
     """
 
     def __init__(self, estimator: FlowEstimator) -> None:
@@ -58,7 +58,7 @@ class RefinedFlow:
         forward, replaced_forward = _refined(here, there, found.forward, alone.forward)
         backward, replaced_backward = _refined(there, here, found.backward, alone.backward)
         self.replaced = 0.5 * (replaced_forward + replaced_backward)
-        words = f"the search's own flow replaces the estimator's at {100 * self.replaced:.1f} % of the pixels"
+        words = "the search's own flow replaces the estimator's where its residual is smaller"
         self.fallback = joined(
             fallback_of(self.estimator), on_cpu(first.device), words if self.replaced > 0.0 else None
         )
