@@ -133,5 +133,5 @@ def test_an_opencv_that_rounds_coordinates_is_not_asked(monkeypatch: pytest.Monk
     image, field = rand(1, 3, 8, 9), rand(1, 2, 8, 9, seed=1)
     expected = backward_warp(image, field).image
     monkeypatch.setattr(opencv, "remap_is_exact", lambda: False)
-    monkeypatch.setattr(opencv, "remapped", None)
+    monkeypatch.setattr(opencv, "remap", None)
     assert_close(backward_warp(image, field).image, expected, 1e-5)
