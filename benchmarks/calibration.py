@@ -24,7 +24,7 @@ import torch
 from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.estimate import Calibration, estimate_readout
 from qrsc.evaluate.metrics.pixels import psnr
-from qrsc.flow.dis import grey_pictures
+from qrsc.flow.dis import luma_images
 from qrsc.learn.flow.world_pairs import training_textures
 from qrsc.pipeline import Corrector
 from qrsc.simulate.camera.sensor import Sensor, apply_sensor, sample_sensor
@@ -78,7 +78,7 @@ def motions_of(number: int, textures: TextureLibrary, seed: int, cache: Path) ->
         clip = Clip(number, textures, seed)
         reader = MotionReader(SIZE)
         for frame in range(FRAMES):
-            reader.take(grey_pictures(clip.frame(frame))[0])
+            reader.take(luma_images(clip.frame(frame))[0])
         found = reader.motions()
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(path, place=found.position, shift=found.shift, weight=found.weight, gamma=clip.readout.gamma)

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.flow.dis import Grey, search
+from qrsc.flow.dis import Luma, search
 from qrsc.media.codecs import choose_encoding
 from qrsc.media.mp4 import write_video
 from qrsc.media.probe import probe
@@ -57,7 +57,7 @@ def shaken_texture(size: tuple[int, int], count: int) -> Iterator[Tensor]:
         yield F.grid_sample(picture[None], grid, align_corners=True)[0]
 
 
-def dis_alone(greys: list[Grey]) -> float:
+def dis_alone(greys: list[Luma]) -> float:
     """Seconds per frame for the searches there and back between neighbours, and nothing else."""
     started = time.perf_counter()
     for first, second in pairwise(greys):
@@ -99,7 +99,7 @@ def main() -> None:
         clip = arguments.clip or Path(name) / "in.mp4"
         if arguments.clip is None:
             write_video(clip, shaken_texture((height, width), arguments.frames), Fraction(30))
-        greys: list[Grey] = [
+        greys: list[Luma] = [
             cv2.cvtColor((frame.permute(1, 2, 0).numpy() * 255).astype(np.uint8), cv2.COLOR_RGB2GRAY).astype(np.uint8)
             for frame in read_video(clip)
         ]

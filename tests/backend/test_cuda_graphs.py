@@ -24,7 +24,7 @@ from ..fusion.samples import SMALL, aligned_frames, randomise
 
 @pytest.fixture
 def recordings(monkeypatch: pytest.MonkeyPatch) -> list[list[Tensor]]:
-    """Inputs of what is recorded; a graph is played here by computing everything again where it was recorded."""
+    """Inputs of recorded calls; replaying a graph is simulated by calling the function again on them."""
     made: list[list[Tensor]] = []
 
     def record(function: Callable[..., Tensor], inputs: list[Tensor], pool: Any) -> tuple[Callable[[], None], Tensor]:
@@ -51,7 +51,7 @@ def test_the_second_call_of_a_shape_is_recorded_and_replayed_from_then_on(record
     assert len(recordings) == 1
     for _ in range(2):
         assert calls(twice, "twice", torch.ones(3, 1).expand(3, 2)).tolist() == [[2.0, 2.0]] * 3
-        assert calls(twice, "twice", torch.ones(4)).tolist() == [2.0] * 4  # a third shape, beyond the most
+        assert calls(twice, "twice", torch.ones(4)).tolist() == [2.0] * 4  # a third shape, beyond `most`
     assert len(recordings) == 2
     calls.clear()
     calls(twice, "twice", torch.ones(3))
@@ -84,7 +84,7 @@ def test_a_thread_that_must_not_record_works_as_ever(recordings: list[list[Tenso
             assert [one_more(value) for value in (1.0, 2.0)] == [2.0, 3.0]
         assert one_more(3.0) == 4.0
         assert not recordings
-        with ThreadPoolExecutor(1) as other:  # what one thread must not, another may
+        with ThreadPoolExecutor(1) as other:  # another thread may still record
             assert other.submit(one_more, 4.0).result() == 5.0
         assert len(recordings) == 1
         assert one_more(5.0) == 6.0
@@ -101,7 +101,7 @@ NETWORKS = [Rsa2Network(SMALL), Rsa2Network(replace(SMALL, time_grid="unit")), L
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("network", NETWORKS, ids=["rsa2", "unit", "rsa2-lite"])
 def test_replayed_frames_are_those_of_ordinary_calls(network: FusionNetwork) -> None:
-    randomise(network, 0.2)  # larger ones are out of range all over
+    randomise(network, 0.2)  # larger ones saturate everywhere
     plain, fast = NetworkFusion(network, tile=128 * 2, graphs=False), NetworkFusion(network, tile=128 * 2, graphs=True)
     for size in ((48, 64), (64, 300)):  # whole, and in tiles
         for seed in range(3):
@@ -111,7 +111,7 @@ def test_replayed_frames_are_those_of_ordinary_calls(network: FusionNetwork) -> 
             torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
         assert float((plain(on_gpu(aligned_frames(3, size, seed=9))).image - expected).abs().mean()) > 0.01
     cpu = aligned_frames(3, (48, 64))
-    assert fast(cpu).image.device.type == "cpu"  # the network goes back and forth
+    assert fast(cpu).image.device.type == "cpu"  # the network moves between devices
     again = on_gpu(cpu)
     torch.testing.assert_close(fast(again).image, plain(again).image, atol=1e-3, rtol=0)
 
@@ -150,7 +150,7 @@ def test_flows_are_recorded_in_one_thread_while_another_works() -> None:
         rounds = 0
         while not waiting.done() or rounds < 50:
             rounds += 1
-            # New memory of another size each time, kernels, and a wait for their result: what a fusion does meanwhile.
+            # New allocations of varying size, kernels and waits for their results, as a fusion would cause.
             other = torch.full((64, 64 + rounds % 97), float(rounds), device="cuda")
             assert float((own @ other).cpu()[0, 0]) == 64.0 * rounds
             if rounds % 20 == 0:

@@ -8,8 +8,8 @@ import pytest
 
 from qrsc.backend.memory import keep_freed_memory
 
-# In a process of its own, for it is the whole process whose memory is kept: page faults of writing to three blocks that
-# are freed and asked for again 20 times. Each is smaller than what numpy asks the system huge pages for.
+# In a separate process, since the setting is per process: page faults of writing to three blocks that are freed and
+# allocated again 20 times. Each block is smaller than those for which numpy requests huge pages.
 FAULTS = """
 import resource, sys
 import numpy as np
@@ -42,7 +42,7 @@ def test_pages_are_not_cleared_again_and_again() -> None:
         run = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
         return int(run.stdout)
 
-    # 2,344 pages of 4 kB in three blocks; where the system gives huge pages, fewer are asked for in any case.
+    # 2,344 pages of 4 kB in three blocks; with huge pages there are fewer in any case.
     kept, given_back = faults("kept"), faults("given back")
     assert kept < 100
     if given_back < 20 * 100:

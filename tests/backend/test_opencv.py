@@ -21,13 +21,13 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 def test_only_plain_tensors_are_handed_over() -> None:
     values = rand(1, 1, 2, 3)
-    assert opencv.takes(values, values)
-    assert not opencv.takes(values, values.double())
-    assert not opencv.takes(values[..., :0])
+    assert opencv.supports(values, values)
+    assert not opencv.supports(values, values.double())
+    assert not opencv.supports(values[..., :0])
     asked = values.clone().requires_grad_()
-    assert not opencv.takes(asked)
+    assert not opencv.supports(asked)
     with torch.no_grad():
-        assert opencv.takes(asked)
+        assert opencv.supports(asked)
 
 
 @settings(max_examples=25)
@@ -45,7 +45,7 @@ def test_enlarging_is_torchs(size: tuple[int, int], more: tuple[int, int], seed:
 
 
 def test_parts_of_pictures_are_enlarged_as_they_are_seen() -> None:
-    """What is not contiguous: a frame of a stack, or a mirrored picture."""
+    """Tensors that are not contiguous: a frame of a stack, or a mirrored image."""
     stack = rand(2, 3, 4, 5)
     part = stack[:, 1:].flip(-1)
     expected = F.interpolate(part, size=(9, 11), mode="bilinear", align_corners=False)

@@ -17,7 +17,6 @@ import qrsc.video.correct
 from qrsc import Corrected, Corrector, Readout
 from qrsc.cli import options as commands
 from qrsc.cli.app import app
-from qrsc.fusion import FusionName
 from qrsc.media.image_folder import list_frames, read_frame, read_frames, write_frame
 from qrsc.pipeline import BORDERS, UNSURE, MotionName, Seconds, TimedFrame
 from qrsc.pipeline.presets import get_preset
@@ -214,7 +213,6 @@ def test_choices_are_those_of_the_library() -> None:
     assert get_args(commands.ScanOption) == get_args(Scan)
     assert get_args(commands.InstantOption) == get_args(Instant)
     assert get_args(commands.MotionOption) == get_args(MotionName)
-    assert get_args(commands.FusionOption) == get_args(FusionName)
     assert get_args(commands.WarpOption) == get_args(WarpMethod)
     assert get_args(commands.UnsureOption) == UNSURE
     assert set(get_args(commands.BorderOption)) == {*BORDERS, "crop", "transparent"}
@@ -241,6 +239,11 @@ def test_choices_are_those_of_the_library() -> None:
         ("--gamma nan", "gamma must be a number"),
         ("--gamma 0.5 --tau 0.1 --at first", "--tau (a time) or --at (a row)"),
         ("--gamma 0.5 --flow raft9", "unknown flow 'raft9'; choose one of dis"),
+        (
+            "--gamma 0.5 --fusion median",
+            "unknown fusion 'median'; choose one of none, mean, coherent, rsa2, rsa2-lite, or a file",
+        ),
+        ("--gamma 0.5 --fusion absent.safetensors", "there is no weights file absent.safetensors"),
     ],
 )
 def test_options_that_do_not_fit(clip: Path, tmp_path: Path, options: str, message: str) -> None:

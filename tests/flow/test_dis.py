@@ -11,7 +11,7 @@ import qrsc.flow.dis
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FLOWS, DisFlow, FlowPair, load_flow
 from qrsc.flow import default_flow as DEFAULT_FLOW
-from qrsc.flow.dis import grey_pictures, search
+from qrsc.flow.dis import luma_images, search
 
 
 def texture(height: int, width: int, seed: int = 0) -> Tensor:
@@ -46,7 +46,7 @@ def test_both_flows_of_a_shifted_texture(name: str) -> None:
     first, second = shifted_pair(3, -2, 96, 128)
     forward, backward = load_flow(name)(first, second)
     assert forward.shape == backward.shape == (1, 2, 96, 128)
-    tolerance = 0.4 if name == "raft-rs" else 0.1  # the network looks at frames of half the size
+    tolerance = 0.4 if name == "raft-rs" else 0.1  # the network works at half the resolution
     assert_shift(forward, 3, -2, tolerance)
     assert_shift(backward, -3, 2, tolerance)
 
@@ -78,7 +78,7 @@ def test_a_started_search_leaves_no_trace_in_the_next() -> None:
 
 def test_both_ways_at_once_are_what_one_after_the_other_gives() -> None:
     first, second = shifted_pair(3, -2, 72, 96)
-    a, b = (grey_pictures(frame)[0] for frame in (first, second))
+    a, b = (luma_images(frame)[0] for frame in (first, second))
     with at_most_threads(1):
         forward, backward = DisFlow()(first, second)
         there, back = search("medium", a, b), search("medium", b, a)
@@ -153,7 +153,7 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 
 def test_the_flow_that_is_used_where_none_is_asked_for() -> None:
-    # Not as an attribute of the package: tests have a search in its place there.
+    # Imported before the test session replaces it in the package by one that returns `dis`.
     assert DEFAULT_FLOW(torch.device("cpu")) == "raft-rs+dis"
     assert DEFAULT_FLOW(torch.device("cuda")) == "raft-rs"
     assert {"raft-rs", "raft-rs+dis"} <= set(FLOWS)

@@ -1,4 +1,4 @@
-"""Flows that are not ours: other packages' networks, by stand-ins, and files."""
+"""Flows from elsewhere: networks of other packages (replaced by stand-ins), and files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PtlflowStandIn(Means):
 
 @pytest.fixture
 def torchvision(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """What was asked of a package that only looks like torchvision."""
+    """Calls received by a stand-in for torchvision."""
     seen: dict[str, object] = {}
     module = ModuleType("torchvision.models.optical_flow")
 
@@ -157,13 +157,13 @@ def clip_flows(pairs: int = 3, height: int = 50, width: int = 70) -> tuple[np.nd
 
 
 def written(folder: Path, kind: str) -> Path:
-    """The flows of a clip on disk, in one of the ways that are read."""
+    """The flows of a clip on disk, in one of the supported layouts."""
     forward, backward = clip_flows()
     if kind == "clip":
         np.savez(folder / "flows.npz", forward=forward, backward=backward)
         return folder / "flows.npz"
     for k in range(len(forward)):
-        number = 8 + k  # 8, 9, 10: in order by number, not by letters
+        number = 8 + k  # 8, 9, 10: sorted by number, not alphabetically
         if kind == "npz":
             np.savez(folder / f"{number}.npz", forward=forward[k], backward=backward[k])
         for word, flow in (("forward", forward[k]), ("backward", backward[k])):
@@ -193,7 +193,7 @@ def test_flows_from_files(tmp_path: Path, kind: str) -> None:
 
 def test_a_folder_without_flows(tmp_path: Path) -> None:
     (tmp_path / "0_forward.npy").touch()
-    with pytest.raises(ValueError, match="it holds 1 of the one and 0 of the other"):
+    with pytest.raises(ValueError, match="it holds 1 forward and 0 backward flows"):
         load_flow(str(tmp_path))
 
 
@@ -202,7 +202,7 @@ def test_a_damaged_flo_file(tmp_path: Path) -> None:
     (folder / "9_backward.flo").write_bytes((folder / "9_backward.flo").read_bytes()[:-1])
     estimator = load_flow(str(folder))
     estimator(*frames())
-    with pytest.raises(ValueError, match=r"not a whole \.flo file"):
+    with pytest.raises(ValueError, match=r"not a complete \.flo file"):
         estimator(*frames())
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from qrsc.fusion import load_fusion, mean_fusion
-from qrsc.fusion.coherent import anchored, calmed
+from qrsc.fusion.denoise import anchored, calmed
 from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures
 from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, weighted_mean
 from qrsc.fusion.networks import NetworkFusion, build_network
@@ -44,7 +44,7 @@ def test_untrained_it_is_the_mean_of_calmed_frames_and_gates_bring_their_detail_
     restored = weighted_mean(aligned, mean_weights(calm, CALM_DISAGREEMENT)).image
     torch.testing.assert_close(NetworkFusion(network)(aligned).image, anchored(restored, calm), atol=1e-3, rtol=0)
     assert float((restored - mean).abs().mean()) > 0.01
-    with pytest.raises(ValueError, match="nothing was taken away"):
+    with pytest.raises(ValueError, match="no removed detail"):
         network(aligned)
 
 

@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.fusion.coherent import calmed
+from qrsc.fusion.denoise import calmed
 from qrsc.fusion.lite.polish import Polish
 
 from .samples import aligned_frames, randomise
 
 
 def polished(polish: Polish, count: int = 3, centre: int = 1, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """A result, and the same polished."""
+    """A fused frame before and after refinement."""
     aligned = replace(calmed(aligned_frames(count, (16, 24), seed=seed)), centre=centre)
     weight = torch.softmax(torch.rand(1, count, 1, 16, 24, generator=torch.Generator().manual_seed(3)), 1)
     fused = (weight * aligned.frames).sum(1)

@@ -7,7 +7,7 @@ import torch
 
 from qrsc.flow.raft_rs.network import parameter_count
 from qrsc.fusion import AlignedFrames, mean_fusion
-from qrsc.fusion.coherent import calmed
+from qrsc.fusion.denoise import calmed
 from qrsc.fusion.networks import NetworkFusion, tile_starts
 from qrsc.fusion.rsa2.attention import Norm
 from qrsc.fusion.rsa2.heads import AdaCofHead, time_weights
@@ -56,7 +56,7 @@ def test_what_kernels_and_masks_are_made_from_is_neither_small_nor_silent(seed: 
             part[3].register_forward_hook(lambda layer, given, made: sizes.append(float(made.detach().abs().mean())))
     network(aligned_frames(3, (32, 32)))
     assert len(sizes) == 12
-    assert 0.03 < min(sizes) < max(sizes) < 10.0  # 0.0000 to 0.04 with PyTorch's own first weights
+    assert 0.03 < min(sizes) < max(sizes) < 10.0  # 0.0000 to 0.04 with PyTorch's default initialisation
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

@@ -1,4 +1,4 @@
-"""Triton's kernels in interpreter mode against what torch makes of the same; run as a program by `test_adacof.py`.
+"""The Triton kernels in interpreter mode against PyTorch; run as a script by `test_adacof.py`.
 
 Interpreter mode must be chosen before Triton is imported, and would stay for the whole process.
 """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc.backend.prefetch import ahead, behind
 from qrsc.pipeline import Border, Corrected, Corrector, TimedFrame
 from qrsc.pipeline.scenes import repeats
 from qrsc.timing import SCANS
@@ -227,69 +224,6 @@ def test_flows_found_ahead_change_nothing() -> None:
     clip = [seen(texture(0), float(k)) for k in range(8)]
     plain, threaded = (list(footage(flows_ahead=depth, motion="cubic").stream(clip)) for depth in (0, 2))
     assert all(torch.equal(a.frame, b.frame) for a, b in zip(plain, threaded, strict=True))
-
-
-def test_ahead_keeps_order_depth_and_exceptions() -> None:
-    made = 0
-
-    def items() -> Iterator[int]:
-        nonlocal made
-        for number in range(20):
-            made = number
-            yield number
-        raise RuntimeError("at the end")
-
-    numbers = ahead(items(), 3)
-    for expected in range(20):
-        time.sleep(0.002)
-        assert next(numbers) == expected
-        assert made <= expected + 5
-    with pytest.raises(RuntimeError, match="at the end"):
-        next(numbers)
-    with pytest.raises(ValueError, match="0 or more; got -1"):
-        ahead([1], -1)
-
-
-def test_ahead_stops_its_thread_when_nobody_asks_any_more() -> None:
-    closed = threading.Event()
-
-    def endless() -> Iterator[int]:
-        try:
-            while True:
-                yield 1
-        finally:
-            closed.set()
-
-    before = threading.active_count()
-    numbers = ahead(endless(), 2)
-    next(numbers)
-    numbers.close()  # type: ignore[attr-defined]  # a generator
-    assert closed.is_set()
-    assert threading.active_count() == before
-
-
-def test_behind_works_in_order_and_passes_errors_on() -> None:
-    done: list[int] = []
-    with behind(done.append, 2) as hand_over:
-        for number in range(10):
-            hand_over(number)
-    assert done == list(range(10))
-
-    def refuse(number: int) -> None:
-        if number == 3:
-            raise OSError("no space")
-
-    def hand_over_all() -> None:
-        with behind(refuse, 1) as hand_over:
-            for number in range(100):
-                hand_over(number)
-
-    with pytest.raises(OSError, match="no space"):
-        hand_over_all()
-    dropped: list[int] = []
-    with pytest.raises(KeyError), behind(dropped.append, 1):
-        raise KeyError
-    assert dropped == []
 
 
 def test_results_say_what_they_are() -> None:

@@ -16,6 +16,7 @@ from qrsc.reference import motion as reference_motion
 from qrsc.reference import warp as reference_warp
 from qrsc.timing import SCANS, Readout, Scan
 from qrsc.warp import INTERPOLATIONS, Interpolation
+from qrsc.warp.splatting import IMPORTANCE_RANGE, MAX_COVERAGE
 
 LEADING: list[tuple[int, ...]] = [(), (2,), (2, 3)]
 HEIGHT, WIDTH = 3, 4
@@ -111,7 +112,7 @@ def test_fit_trajectory_with_unusable_flows(order: int, steps: tuple[int, ...]) 
     flows = {step: rand(2, HEIGHT, WIDTH, seed=step, scale=0.2) + step for step in steps}
     flows[steps[-1]][0, 0, 0] = float("nan")
     flows[steps[0]][1, 1, 1] = float("inf")
-    flows[steps[0]][1, 0, 2] = -steps[0] * HEIGHT  # lands on the very row time at which it was seen
+    flows[steps[0]][1, 0, 2] = -steps[0] * HEIGHT  # lands exactly at the row time at which it was exposed
     flows[1][1, 2, 3] = (steps[0] - 1 + 0.005) * HEIGHT + flows[steps[0]][1, 2, 3]  # both exposures 0.005 apart
     ours, theirs = (
         motion.fit_trajectory(flows, readout, order=order),
@@ -214,7 +215,7 @@ def test_backward_warp(interpolation: Interpolation, leading: tuple[int, ...]) -
 
 @pytest.mark.parametrize("leading", LEADING)
 def test_invert_field(leading: tuple[int, ...]) -> None:
-    # Gentle enough to settle in most places, rough enough to fold or leave in some.
+    # Smooth enough to converge in most places, rough enough to fold or leave in some.
     field = rand(*leading, 2, HEIGHT, WIDTH, seed=4, scale=0.45)
     valid = warp.invert_field(field).valid
     assert bool(valid.any())
@@ -226,7 +227,7 @@ def test_invert_field_where_each_reason_for_not_valid_decides_alone() -> None:
     field = rand(2, 5, 6, seed=26, scale=0.45)
     inverse, valid = warp.invert_field(field, steps=4)
     settled = warp.sample(field, warp.pixel_grid(5, 6, dtype=torch.float64) + inverse).valid & ~valid
-    folded, crowded = warp.jacobian(inverse) <= 0, warp.coverage(field) >= warp.MAX_COVERAGE
+    folded, crowded = warp.jacobian(inverse) <= 0, warp.coverage(field) >= MAX_COVERAGE
     assert bool((settled & folded & ~crowded).any())
     assert bool((settled & crowded & ~folded).any())
     assert_close(valid, reference_warp.invert_field(field, steps=4).valid, EXACT, "valid")
@@ -236,7 +237,7 @@ def test_invert_field_where_each_reason_for_not_valid_decides_alone() -> None:
 def test_splat(leading: tuple[int, ...]) -> None:
     image, field = rand(*leading, 3, HEIGHT, WIDTH, seed=1), rand(*leading, 2, HEIGHT, WIDTH, seed=2)
     importance = rand(*leading, 1, HEIGHT, WIDTH, seed=3, scale=30.0)
-    assert float(importance.max() - importance.min()) > warp.IMPORTANCE_RANGE
+    assert float(importance.max() - importance.min()) > IMPORTANCE_RANGE
     assert not bool(warp.splat(image, field).valid.all())
     assert_twins(warp.splat, reference_warp.splat, [image, field])
     assert_twins(warp.splat, reference_warp.splat, [image, field, importance])

@@ -1,4 +1,4 @@
-"""Weights: by name, by hash, and strictly."""
+"""Weights: loaded by name, verified by hash, matched strictly."""
 
 from __future__ import annotations
 

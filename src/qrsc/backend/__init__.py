@@ -1,1 +1,1 @@
-"""What the machine offers: OpenCV, CUDA graphs, threads and memory, each behind a few functions."""
+"""The machine: OpenCV on a CPU, CUDA graphs, threads, background work, memory, and reasons of fallbacks."""

@@ -1,4 +1,4 @@
-"""Memory that is freed with one frame and asked for again with the next."""
+"""Let the C library reuse the memory of one frame for the next."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import platform
 
 # Parameters of glibc's `mallopt`, by their numbers in <malloc.h>.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-# The most that glibc takes for the size from which on a block comes from the system and goes back to it by itself.
+# The largest threshold that glibc accepts; blocks above it are mapped from the system one by one, and returned to it.
 _LARGEST_KEPT = 32 << 20
 _MOST_KEPT = 512 << 20
 _TAKEN_AT_ONCE = 64 << 20
 
 
 def keep_freed_memory(size: tuple[int, int]) -> bool:
-    """Let the C library keep what is freed for what comes next, up to half a gigabyte.
+    """Let the C library keep freed memory for later allocations, up to half a gigabyte.
 
-    glibc gives blocks of the size of a picture back to the system, which clears every page of them when they are asked
-    for again, a frame later: 2 to 10 % of the time of `qrsc correct --fast` at 640x480. Kept blocks of large pictures
-    would cost more memory than they save time, and other C libraries know no such thing.
+    glibc returns blocks of the size of a frame to the system, which clears every page when they are allocated again a
+    frame later: 2 to 10 % of the time of `qrsc correct --fast` at 640x480. For large frames the memory kept would not
+    be worth the time saved, and other C libraries have no such setting.
 
     Args:
         size: `(H, W)` of the frames.
 
     Returns:
-        Whether it does: for frames of up to 1280x720, on glibc.
+        Whether memory is kept: for frames of up to 1280x720, on glibc.
     """
     three_frames = 3 * 12 * size[0] * size[1]
     if three_frames > _LARGEST_KEPT or platform.libc_ver()[0] != "glibc":

@@ -1,4 +1,4 @@
-"""Work that runs ahead of who asks for it, or behind who hands it over, in a thread of its own, never far."""
+"""Background threads with bounded queues: `prefetch` produces items in advance, `background` consumes them later."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-# How long a thread waits on a full queue before it looks whether anybody still wants its items, in seconds.
-_PATIENCE = 0.1
+# Seconds a thread blocks on a full queue before it checks whether it has been stopped.
+_POLL = 0.1
 
 
 class _Failed:
-    """An exception on its way from the thread to who asks."""
+    """An exception on its way from the thread to the caller."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -24,14 +24,14 @@ class _Failed:
 _END = object()
 
 
-def ahead(items: Iterable[Item], depth: int) -> Iterator[Item]:
-    """The same items in the same order, made by another thread while the caller works.
+def prefetch(items: Iterable[Item], depth: int) -> Iterator[Item]:
+    """Iterate in a background thread and yield the same items in the same order.
 
     Args:
-        items: iterated in the other thread, which has ended when this iterator is exhausted or closed.
-        depth: how many items may wait. 0 makes no thread: everything happens when it is asked for.
+        items: iterated in the thread, which has ended when this iterator is exhausted or closed.
+        depth: how many items may wait in the queue. With 0 there is no thread, and items are produced on demand.
 
-    An exception of `items` is raised here, in its place in the order.
+    An exception raised by `items` is raised here, in its place in the order.
     """
     if depth < 0:
         raise ValueError(f"depth is a number of waiting items, 0 or more; got {depth!r}.")
@@ -42,58 +42,58 @@ def _threaded(items: Iterable[Item], depth: int) -> Iterator[Item]:
     waiting: queue.Queue[object] = queue.Queue(depth)
     stopped = threading.Event()
 
-    def hand_over(item: object) -> bool:
+    def put(item: object) -> bool:
         while not stopped.is_set():
             try:
-                waiting.put(item, timeout=_PATIENCE)
+                waiting.put(item, timeout=_POLL)
             except queue.Full:
                 continue
             return True
         return False
 
-    def work() -> None:
+    def produce() -> None:
         iterator = iter(items)
         try:
             for item in iterator:
-                if not hand_over(item):
+                if not put(item):
                     return
-            hand_over(_END)
-        except BaseException as error:  # whatever it is, it belongs to the caller
-            hand_over(_Failed(error))
+            put(_END)
+        except BaseException as error:  # of any kind: the caller handles it
+            put(_Failed(error))
         finally:
             close = getattr(iterator, "close", None)
             if close is not None:
                 close()
 
-    thread = threading.Thread(target=work, name="qrsc-ahead", daemon=True)
+    thread = threading.Thread(target=produce, name="qrsc-prefetch", daemon=True)
     thread.start()
     try:
         while (item := waiting.get()) is not _END:
             if isinstance(item, _Failed):
                 raise item.error
-            yield item  # type: ignore[misc]  # what is neither mark is an item
+            yield item  # type: ignore[misc]  # anything but the two markers is an item
     finally:
         stopped.set()
         thread.join()
 
 
-class Behind:
-    """Work that is done after the caller has gone on, in a thread of its own; see `behind`."""
+class BackgroundWorker:
+    """A thread that works on items in the order they are submitted; see `background`."""
 
     def __init__(self, work: Callable[[Item], None], depth: int) -> None:
         self._work = work
         self._waiting: queue.Queue[object] = queue.Queue(depth)
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="qrsc-behind", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="qrsc-background", daemon=True)
         self._thread.start()
 
     def __call__(self, item: object) -> None:
-        """Hands an item over; waits while too many do. What went wrong with an earlier one is raised here."""
+        """Submit an item; blocks while the queue is full. An error of an earlier item is raised here."""
         while True:
             if self._error is not None:
                 raise self._error
             try:
-                self._waiting.put(item, timeout=_PATIENCE)
+                self._waiting.put(item, timeout=_POLL)
             except queue.Full:
                 continue
             return
@@ -102,39 +102,39 @@ class Behind:
         while (item := self._waiting.get()) is not _END:
             if self._error is None:
                 try:
-                    self._work(item)  # type: ignore[arg-type]  # what is handed over is an item
-                except BaseException as error:  # whatever it is, it belongs to the caller
+                    self._work(item)  # type: ignore[arg-type]  # what is submitted is an item
+                except BaseException as error:  # of any kind: the caller handles it
                     self._error = error
 
     def finish(self) -> None:
-        """Waits until all is done."""
+        """Wait until all items are done."""
         self._waiting.put(_END)
         self._thread.join()
         if self._error is not None:
             raise self._error
 
-    def give_up(self) -> None:
-        """Ends the thread; what still waits is dropped."""
+    def cancel(self) -> None:
+        """End the thread; items that still wait are dropped."""
         if self._error is None:
-            self._error = RuntimeError("given up")
+            self._error = RuntimeError("cancelled")
         self._waiting.put(_END)
         self._thread.join()
 
 
 @contextmanager
-def behind(work: Callable[[Item], None], depth: int) -> Iterator[Behind]:
-    """A function to hand items to, which are worked on in order by another thread.
+def background(work: Callable[[Item], None], depth: int) -> Iterator[BackgroundWorker]:
+    """Provide a function that submits items to a background thread, which works on them in order.
 
-    All is done when the block ends well. If it fails, what still waits is dropped.
+    Leaving the block waits until all items are done. If the block raises, items that still wait are dropped.
 
     Args:
-        work: called with one item after the other.
-        depth: how many items may wait.
+        work: called with one item after another.
+        depth: how many items may wait in the queue.
     """
-    thread = Behind(work, depth)
+    worker = BackgroundWorker(work, depth)
     try:
-        yield thread
+        yield worker
     except BaseException:
-        thread.give_up()
+        worker.cancel()
         raise
-    thread.finish()
+    worker.finish()

@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def at_most_threads(count: int) -> Iterator[None]:
-    """For a while, each operation gets at most so many threads: for callers that have several operations at once."""
+    """Limit the threads of each operation inside the block: for callers that run several operations at once."""
     import cv2
 
     before = torch.get_num_threads(), cv2.getNumThreads()

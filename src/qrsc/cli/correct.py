@@ -34,7 +34,6 @@ from qrsc.cli.clip_options import (
 from qrsc.cli.errors import echo_note, readable_errors
 from qrsc.cli.options import (
     BorderOption,
-    FusionOption,
     InstantOption,
     UnsureOption,
     WarpOption,
@@ -89,8 +88,10 @@ def correct(
     best: BestGiven = False,
     motion: MotionGiven = "path",
     fusion: Annotated[
-        FusionOption | None,
-        typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite* or rsa2 (* on a GPU)."),
+        str | None,
+        typer.Option(
+            metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite*, rsa2 (* GPU) or FILE."
+        ),
     ] = None,
     flow: FlowGiven = None,
     warp: Annotated[

@@ -6,7 +6,6 @@ from typing import Literal
 
 from qrsc.names import (
     AlignmentMotion,
-    FusionName,
     FusionNetworkName,
     Instant,
     Interpolation,
@@ -25,7 +24,6 @@ ScanOption = Scan
 SoughtScanOption = Literal[Scan, "any"]
 InstantOption = Instant
 MotionOption = MotionName
-FusionOption = FusionName
 WarpOption = WarpMethod
 BorderOption = VideoBorder
 UnsureOption = Unsure

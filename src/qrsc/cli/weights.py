@@ -1,4 +1,4 @@
-"""`qrsc weights`: what comes with the package, and where it is from."""
+"""`qrsc weights`: the weights that come with the package, and their model cards."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from qrsc.cli.errors import readable_errors
 
 @readable_errors
 def weights(
-    name: Annotated[str | None, typer.Argument(help="Show the whole card of these.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Cards as JSON.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Show the whole model card of these weights.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the model cards as JSON.")] = False,
 ) -> None:
-    """List the weights of the package, check their files, and say where they come from; fails if one is damaged."""
+    """List the weights of the package with their origin, and verify their files; fails if one is damaged."""
     from qrsc.cli.weights_work import describe_weights
 
-    lines, well = describe_weights(name, as_json=as_json)
+    lines, intact = describe_weights(name, as_json=as_json)
     typer.echo(lines)
-    if not well:
+    if not intact:
         raise typer.Exit(1)

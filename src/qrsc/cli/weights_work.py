@@ -1,4 +1,4 @@
-"""What `qrsc weights` prints."""
+"""The output of `qrsc weights`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from qrsc.weights import FOLDER, WeightsError, card, shipped_weights, verify
 
 
 def describe_weights(name: str | None, *, as_json: bool) -> tuple[str, bool]:
-    """Lines about one or all of the package's weights, and whether every file is what its card says."""
+    """Describe one or all weights of the package; the second value is whether every file matches its card."""
     cards = {known: card(known) for known in ([name] if name is not None else shipped_weights())}
     problems = {known: _problem(known, content) for known, content in cards.items()}
-    well = not any(problems.values())
+    intact = not any(problems.values())
     if as_json:
         return json.dumps(
             [{**content, "intact": not problems[known]} for known, content in cards.items()], indent=2
-        ), well
+        ), intact
     if name is not None:
-        return "\n".join([*_card_lines(cards[name]), f"file: {problems[name] or 'intact'}"]), well
-    return "\n".join(_summary(known, content, problems[known]) for known, content in cards.items()), well
+        return "\n".join([*_card_lines(cards[name]), f"file: {problems[name] or 'intact'}"]), intact
+    return "\n".join(_summary(known, content, problems[known]) for known, content in cards.items()), intact
 
 
 def _problem(name: str, content: dict[str, Any]) -> str:
@@ -38,7 +38,7 @@ def _summary(name: str, content: dict[str, Any], problem: str) -> str:
 
 
 def _card_lines(content: Any, indent: int = 0) -> list[str]:
-    """A card as indented lines."""
+    """A model card as indented lines."""
     lines = []
     for key, value in content.items():
         if isinstance(value, dict):

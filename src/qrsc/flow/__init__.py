@@ -1,4 +1,8 @@
-"""Optical flow between frames: one protocol, and the estimators that follow it, by name."""
+"""Optical flow between frames: the protocol (`protocol`), and estimators by name or file (`load_flow`).
+
+`dis` is OpenCV's search, `raft_rs` the flow network of the package, `refined` the network followed by the search,
+`adapters` the networks of other packages, `precomputed` flows read from files.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
 FLOWS: tuple[str, ...] = tuple(_ESTIMATORS)
 
 
-# By the word before the colon: other people's networks, called with what stands before and after an "@".
+# Networks of other packages, by the word before the colon; called with the parts before and after the "@".
 _ADAPTERS: dict[str, Callable[[str, str | None], FlowEstimator]] = {
     "torchvision": torchvision_flow,
     "ptlflow": ptlflow_flow,
@@ -46,24 +50,28 @@ _ADAPTERS: dict[str, Callable[[str, str | None], FlowEstimator]] = {
 
 
 def default_flow(device: torch.device) -> str:
-    """The name of the flow that is used where none is asked for, for frames on a device.
+    """The name of the default flow for frames on a device.
 
-    The network is at its best at the frames' full size, which a GPU can afford; on a processor it works at a reduced
-    size, and a search makes up for that.
+    The network is most precise at the full resolution of the frames, which is feasible on a GPU. On a CPU it works at a
+    reduced resolution, and the search refines its result.
     """
     return "raft-rs+dis" if device.type == "cpu" else "raft-rs"
 
 
 def load_flow(name: str) -> FlowEstimator:
-    """A flow estimator by name.
+    """Load a flow estimator by name, or from a file.
 
-    - `dis` is OpenCV's Dense Inverse Search (medium preset), with `dis-fast` and `dis-ultrafast`;
-    - `raft-rs` is the flow network with the package's own weights, and `raft-rs+dis` the same refined by a search; on a
-      processor the network works at a reduced size, with `raft-rs-full+dis` at the one that a GPU works at;
-    - `FILE.safetensors` is the flow network with weights from a file;
-    - `FILE.npz`, or a folder, holds flows that were computed before; see `qrsc.flow.precomputed`;
-    - `torchvision:raft_large`, `torchvision:raft_small@C_T_V2`, `ptlflow:gma@things`, ... are networks of these
-      packages; see `qrsc.flow.adapters`.
+    - `dis`, `dis-fast`, `dis-ultrafast`: OpenCV's Dense Inverse Search in its medium, fast and ultrafast presets;
+    - `raft-rs`: the flow network with the weights of the package; `raft-rs+dis`: the same refined by a search. On a CPU
+      the network works at a reduced resolution; in `raft-rs-full+dis` it works at the resolution used on a GPU;
+    - `FILE.safetensors`: the flow network with weights that `qrsc train flow` wrote;
+    - `FILE.npz`, or a folder: precomputed flows; see `qrsc.flow.precomputed`;
+    - `torchvision:raft_large`, `torchvision:raft_small@C_T_V2`, `ptlflow:gma@things`, ...: networks of these packages;
+      see `qrsc.flow.adapters`.
+
+    Raises:
+        ValueError: the name is unknown.
+        WeightsError: the weights file is missing, damaged, or of another network.
     """
     if name in _ESTIMATORS:
         return _ESTIMATORS[name]()

@@ -1,7 +1,7 @@
-"""Other people's flow networks behind our protocol: torchvision's RAFT, and all that ptlflow collects.
+"""Flow networks of other packages as estimators: torchvision's RAFT, and the models of ptlflow.
 
-Nothing is imported, built or downloaded before the first pair of frames is asked for. Then the package itself fetches
-the weights that were named, into its own cache, and checks them.
+Nothing is imported, built or downloaded before the first pair of frames. The package then downloads the named weights
+to its own cache and verifies them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from torch import Tensor, nn
 from qrsc.flow.protocol import FlowPair, check_pair
 
 TORCHVISION_MODELS = ("raft_large", "raft_small")
-RANDOM = "random"  # in place of a checkpoint's name: weights that know nothing, for timing and tests
+RANDOM = "random"  # in place of a checkpoint: random weights, for timing and tests
 
-# From first and second frames [B, 3, H, W] in [0, 1] to flows [B, 2, H, W].
+# From a network and first and second frames [B, 3, H, W] in [0, 1] to flows [B, 2, H, W].
 Run: TypeAlias = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
 class ForeignFlow:
-    """Both flows of frame pairs by a network that finds one: each pair is asked about in both orders, as one batch.
+    """Forward and backward flow by a network for one direction: both orders of each pair form one batch.
 
     Args:
-        build: makes the network; called when the first pair comes.
-        run: asks it.
-        multiple: both sides of a frame must be a multiple of this; frames are extended by their edges.
-        smallest: and at least this.
+        build: builds the network; called with the first pair.
+        run: calls it.
+        multiple: frames are padded, by replicating their edges, to a height and width that are multiples of this.
+        smallest: the least height and width to pad to.
     """
 
     def __init__(self, build: Callable[[], nn.Module], run: Run, *, multiple: int = 1, smallest: int = 1) -> None:
@@ -62,11 +62,11 @@ class ForeignFlow:
 
 
 def torchvision_flow(model: str, weights: str | None = None) -> ForeignFlow:
-    """RAFT of torchvision.
+    """RAFT from torchvision.
 
     Args:
         model: `raft_large` or `raft_small`.
-        weights: a name that torchvision knows, such as `C_T_V2`; its default ones if None; or `random`.
+        weights: torchvision's name of them, such as `C_T_V2`; its default if None; or `random`.
     """
     if model not in TORCHVISION_MODELS:
         raise ValueError(
@@ -86,12 +86,12 @@ def torchvision_flow(model: str, weights: str | None = None) -> ForeignFlow:
         steps: list[Tensor] = network(2.0 * first - 1.0, 2.0 * second - 1.0)
         return steps[-1]
 
-    # Its correlation pyramid has four levels over features at an eighth of the size, the last at least 2 x 2.
+    # Its correlation pyramid has four levels over features at an eighth of the resolution, the last at least 2 x 2.
     return ForeignFlow(build, run, multiple=8, smallest=128)
 
 
 def ptlflow_flow(model: str, checkpoint: str | None = None) -> ForeignFlow:
-    """A network of ptlflow (0.4 or later), which pads frames itself.
+    """A model of ptlflow (0.4 or later), which pads frames itself.
 
     Args:
         model: such as `gma` or `sea_raft_s`.
@@ -100,7 +100,7 @@ def ptlflow_flow(model: str, checkpoint: str | None = None) -> ForeignFlow:
     if checkpoint is None:
         raise ValueError(
             f"ptlflow:{model} needs the name of a checkpoint, such as ptlflow:{model}@things "
-            f"(or @{RANDOM} for weights that know nothing)."
+            f"(or @{RANDOM} for random weights)."
         )
 
     def build() -> nn.Module:
@@ -110,7 +110,7 @@ def ptlflow_flow(model: str, checkpoint: str | None = None) -> ForeignFlow:
         return network
 
     def run(network: nn.Module, first: Tensor, second: Tensor) -> Tensor:
-        images = torch.stack([first, second], dim=1).flip(2)  # [B, 2, 3, H, W]; its frames are BGR, as OpenCV's are
+        images = torch.stack([first, second], dim=1).flip(2)  # [B, 2, 3, H, W]; ptlflow expects BGR
         flows: Tensor = network({"images": images})["flows"]  # [B, 1, 2, H, W]
         return flows[:, 0]
 
@@ -119,13 +119,13 @@ def ptlflow_flow(model: str, checkpoint: str | None = None) -> ForeignFlow:
 
 @contextmanager
 def _downloading(name: str) -> Iterator[None]:
-    """Say what to do where weights are not on the machine and cannot be fetched."""
+    """Turn a failed download of weights into an error that says what to do."""
     try:
         yield
     except URLError as error:
         folder = torch.hub.get_dir()
         raise ValueError(
-            f"the weights of {name} could not be downloaded ({error.reason}). They are looked for in "
+            f"the weights of {name} could not be downloaded ({error.reason}). Their place is "
             f"{folder}/checkpoints: put them there, or use a flow that comes with the package, such as raft-rs."
         ) from error
 

@@ -1,10 +1,10 @@
-"""Flows that somebody else has computed, read from files.
+"""Precomputed flows, read from files.
 
 Convention
-    Pair k is that of the frames k and k + 1 of a clip. A file `.npz` holds `forward` and `backward`: `[T - 1, 2, H, W]`
-    for all pairs of a clip, or `[2, H, W]` for one pair in a folder of such files in natural order. A folder may also
-    hold two files for each pair, `NAME_forward` and `NAME_backward`, as `.npy` (`[2, H, W]` or `[H, W, 2]`) or as
-    Middlebury's `.flo`.
+    Pair k consists of frames k and k + 1 of a clip. An `.npz` file holds `forward` and `backward`: `[T - 1, 2, H, W]`
+    for all pairs of a clip, or `[2, H, W]` for one pair in a folder of such files, sorted by number. A folder may also
+    hold two files for each pair, `NAME_forward` and `NAME_backward`, as `.npy` (`[2, H, W]` or `[H, W, 2]`) or
+    Middlebury `.flo` files.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from torch import Tensor
 from qrsc.flow.protocol import FlowPair, check_pair
 
 Array = npt.NDArray[np.float32]
-Reader = Callable[[int], tuple[Array, Array]]  # forward and backward flow of the pair with a number
+Reader = Callable[[int], tuple[Array, Array]]  # forward and backward flow of the pair with an index
 SUFFIXES = (".npy", ".flo")
 _FLO_MARK = 202021.25
 
 
 class PrecomputedFlow:
-    """The flows of one clip. Its pairs are given in order, or by their number; see `pair`."""
+    """The flows of one clip. Calls return its pairs in order; `pair` returns one by its index."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,12 +41,12 @@ class PrecomputedFlow:
         return self.pair(self._next, first, second)
 
     def pair(self, number: int, first: Tensor, second: Tensor) -> FlowPair:
-        """The flows of the pair with a number; the frames `[1, 3, H, W]` say size, device and dtype."""
+        """The flows of the pair with an index; size, device and dtype are those of the frames `[1, 3, H, W]`."""
         check_pair(first, second)
         if not 0 <= number < self._count:
             raise ValueError(
                 f"{self.path} holds flows for {self._count} pairs of frames, and pair {number + 1} was asked for: "
-                f"a clip of N frames has N - 1 pairs. Give the flows of this very clip."
+                f"a clip of N frames has N - 1 pairs. Give the flows of this clip."
             )
         self._next = number + 1
         forward, backward = (_as_flow(array, self.path, number, first) for array in self._read(number))
@@ -54,7 +54,7 @@ class PrecomputedFlow:
 
 
 def _clip_reader(path: Path) -> tuple[int, Reader]:
-    """All pairs of a clip in one file."""
+    """Read all pairs of a clip from one file."""
     forward, backward = _read_npz(path)
     if forward.ndim == 3:
         forward, backward = forward[None], backward[None]
@@ -66,7 +66,7 @@ def _clip_reader(path: Path) -> tuple[int, Reader]:
 
 
 def _folder_reader(path: Path) -> tuple[int, Reader]:
-    """One or two files for each pair."""
+    """Read each pair from one or two files."""
     if not path.is_dir():
         raise FileNotFoundError(f"there is no file or folder of flows {path}.")
     archives = _in_order(path.glob("*.npz"))
@@ -77,7 +77,7 @@ def _folder_reader(path: Path) -> tuple[int, Reader]:
     if not names[0] or names[0] != names[1]:
         raise ValueError(
             f"{path} must hold one .npz for each pair of frames, or NAME_forward and NAME_backward as .npy or .flo; "
-            f"it holds {len(names[0])} of the one and {len(names[1])} of the other."
+            f"it holds {len(names[0])} forward and {len(names[1])} backward flows."
         )
     return len(names[0]), lambda number: (_read_one(both[0][number]), _read_one(both[1][number]))
 
@@ -101,12 +101,12 @@ def _read_one(path: Path) -> Array:
     mark = np.frombuffer(content[:4], "<f4")
     width, height = np.frombuffer(content[4:12], "<i4") if len(content) >= 12 else (0, 0)
     if len(mark) != 1 or mark[0] != np.float32(_FLO_MARK) or len(content) != 12 + 8 * int(width) * int(height):
-        raise ValueError(f"{path} is not a whole .flo file.")
+        raise ValueError(f"{path} is not a complete .flo file.")
     return np.frombuffer(content, "<f4", offset=12).reshape(int(height), int(width), 2).copy()
 
 
 def _as_flow(array: Array, path: Path, number: int, frame: Tensor) -> Tensor:
-    """`[1, 2, H, W]`, of the frames' size or an error."""
+    """As `[1, 2, H, W]`; raises unless it has the size of the frames and is finite."""
     if array.ndim == 3 and array.shape[-1] == 2 and array.shape[0] != 2:
         array = array.transpose(2, 0, 1)
     expected = (2, *frame.shape[-2:])
@@ -118,5 +118,5 @@ def _as_flow(array: Array, path: Path, number: int, frame: Tensor) -> Tensor:
 
 
 def _in_order(paths: Iterable[Path]) -> list[Path]:
-    """By number also where numbers have no leading zeros: shorter names first."""
+    """Sort by number, also without leading zeros: shorter names come first."""
     return sorted(paths, key=lambda path: (len(path.name), path.name))

@@ -1,4 +1,10 @@
-"""What a flow estimator takes and gives."""
+"""The protocol of flow estimators.
+
+Convention
+    Optical flow is `[B, 2, H, W]` holding (dx, dy) in pixels, defined on the pixels of the frame it starts from. Pixel
+    `m` of the first frame is seen at `m + forward(m)` in the second frame, and pixel `m` of the second frame at
+    `m + backward(m)` in the first.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from torch import Tensor
 
 
 class FlowPair(NamedTuple):
-    """The flows of a pair of frames, each on the pixels of the frame it starts from.
+    """Forward and backward flow of pairs of frames, each defined on the frame it starts from.
 
     Attributes:
         forward: `[B, 2, H, W]`, from the first frame to the second.
@@ -20,21 +26,21 @@ class FlowPair(NamedTuple):
 
 
 class FlowEstimator(Protocol):
-    """Anything that finds the flows of frame pairs.
+    """An optical-flow estimator.
 
-    Takes `first` and `second`, `[B, 3, H, W]` RGB in [0, 1] of any size, and returns both flows of each pair with the
-    frames' device and dtype.
+    Takes `first` and `second`, `[B, 3, H, W]` RGB in [0, 1] of any size, and returns the forward and backward flow of
+    each pair, with the device and dtype of the frames.
     """
 
     def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair: ...
 
 
 class ConfidentFlows(NamedTuple):
-    """Both flows of frame pairs with how sure they are.
+    """Forward and backward flow of pairs of frames with their confidences.
 
     Attributes:
         flows: forward and backward, `[B, 2, H, W]` each.
-        forward_confidence, backward_confidence: `[B, 1, H, W]`, 0 to 1; None where the estimator does not say.
+        forward_confidence, backward_confidence: `[B, 1, H, W]`, 0 to 1; None if the estimator has none.
     """
 
     flows: FlowPair
@@ -44,24 +50,24 @@ class ConfidentFlows(NamedTuple):
 
 @runtime_checkable
 class ConfidentEstimator(Protocol):
-    """An estimator that also tells how sure it is."""
+    """An estimator that also returns the confidence of its flows."""
 
     def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows: ...
 
 
 @runtime_checkable
 class ClipFlow(Protocol):
-    """Flows of one clip, which are known by the number of the pair: 0 for the first two frames."""
+    """The precomputed flows of one clip, by the index of the pair: 0 for the first two frames."""
 
     def pair(self, number: int, first: Tensor, second: Tensor) -> FlowPair: ...
 
 
 def find_flows(estimator: FlowEstimator, first: Tensor, second: Tensor, number: int = 0) -> ConfidentFlows:
-    """Ask an estimator of any kind for the flows of a pair of frames, and for all that it knows about them.
+    """Compute the flows of a pair of frames by an estimator of any kind, with confidences if it has them.
 
     Args:
         first, second: `[B, 3, H, W]`.
-        number: of the pair in its clip, 0 for the first two frames.
+        number: index of the pair in its clip, 0 for the first two frames.
     """
     if isinstance(estimator, ClipFlow):
         return ConfidentFlows(estimator.pair(number, first, second), None, None)

@@ -1,8 +1,13 @@
-"""From several frames corrected to one instant to one frame."""
+"""Fusion of several frames corrected to one instant into one frame.
+
+`aligned` is the input of a fusion. `mean`, `denoise` and `coherent` need no network. `rsa2` and `lite` are networks,
+built from `blocks` and the operator in `adacof`; `networks` runs them on frames of any size, and loads their weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import get_args
 
 import torch
@@ -29,35 +34,48 @@ __all__ = [
 Fusion = Callable[[AlignedFrames], Warped]
 
 _NAMES: tuple[FusionName, ...] = get_args(FusionName)
-# Those that can be used: a network is there once its weights come with the package.
+# The available ones: a network is available if its weights come with the package.
 FUSIONS: tuple[FusionName, ...] = tuple(
     name for name in _NAMES if name in ("none", "mean", "coherent") or name in shipped_weights()
 )
 
 
 def wanted_interpolation(fusion: Fusion | None, frames: int) -> Interpolation:
-    """How frames should be sampled that a fusion gets so many of; softly if it does not say."""
+    """How to sample the frames for a fusion of that many frames; bilinearly if the fusion does not say."""
     wanted: Interpolation = getattr(fusion, "interpolation", "bilinear")
     return getattr(fusion, "interpolation_alone", wanted) if frames == 1 else wanted
 
 
 def default_fusion(device: torch.device) -> FusionName:
-    """The name of the fusion that is used where none is asked for, for frames on a device.
+    """The name of the default fusion for frames on a device.
 
-    A GPU can afford the paper's network; on a processor that takes 15 times as many operations as its light sibling.
+    The paper's network is fast enough on a GPU; the one for a CPU takes a fifteenth of its operations.
     """
     return "rsa2" if device.type == "cuda" else "rsa2-lite"
 
 
 def load_fusion(name: str) -> Fusion | None:
-    """A fusion by name.
+    """Load a fusion by name, or a fusion network from a file.
 
-    `none` is None: each frame is corrected from itself alone. `mean` needs no network, nor does `coherent`, which keeps
-    the detail that frames agree on; `rsa2` is the paper's network, with the package's own weights, and `rsa2-lite` its
-    light sibling for a CPU.
+    - `none` is None: each frame is corrected from itself alone;
+    - `mean`: the weighted mean of the frames;
+    - `coherent`: the mean with the detail that the frames agree on;
+    - `rsa2`: the paper's network with the weights of the package; `rsa2-lite`: the small network for a CPU;
+    - `FILE.safetensors`: the network that `qrsc train fusion` wrote to a file.
+
+    Raises:
+        ValueError: the name is unknown.
+        WeightsError: the weights file is missing, damaged, or of another network.
     """
+    path = Path(name)
+    if path.suffix == ".safetensors":
+        from qrsc.fusion.networks import fusion_from_file
+
+        return fusion_from_file(path)
     if name not in _NAMES:
-        raise ValueError(f"unknown fusion {name!r}; choose one of {', '.join(_NAMES)}.")
+        raise ValueError(
+            f"unknown fusion {name!r}; choose one of {', '.join(_NAMES)}, or a file of weights (.safetensors)."
+        )
     if name == "none":
         return None
     if name == "mean":

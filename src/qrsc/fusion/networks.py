@@ -1,4 +1,4 @@
-"""The fusion networks as fusions: frames of any size, in tiles where they are large, on the device they come on."""
+"""The fusion networks as fusions, for frames of any size on any device, in tiles if they are large."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.backend.cuda_graphs import Graphs
+from qrsc.backend.fallback import in_float32, joined
+from qrsc.fusion.adacof.operator import has_triton
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.coherent import anchored, calmed
+from qrsc.fusion.blocks import MULTIPLE
+from qrsc.fusion.denoise import anchored, calmed
 from qrsc.fusion.lite.network import LiteNetwork, LiteOptions
-from qrsc.fusion.rsa2.network import MULTIPLE, Rsa2Network, Rsa2Options
+from qrsc.fusion.rsa2.network import Rsa2Network, Rsa2Options
 from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
 from qrsc.weights import (
     WeightsError,
@@ -30,24 +33,28 @@ from qrsc.weights import (
 
 FusionNetwork = Rsa2Network | LiteNetwork
 
-# Tiles start at multiples of this, so that a pixel lies at the same place of its window in all of them: 8 x 8 windows
-# at a sixteenth of the size.
+# Tiles start at multiples of this, so that a pixel has the same position in its attention window in all of them: 8 x 8
+# windows at a sixteenth of the resolution.
 TILE_STEP = 128
-OVERLAP = 128  # pixels over which one tile fades into the next
-LARGEST_TILE = 1152  # pixels a side; 1920 x 1088 is two of them
+OVERLAP = 128  # pixels over which one tile blends into the next
+LARGEST_TILE = 1152  # side in pixels; 1920 x 1088 takes two
 
 
 class NetworkFusion:
-    """One frame from several by a network.
+    """Fuse frames by a network.
 
-    The network goes to the device of the frames, and works in bfloat16 on a CUDA device, in float32 elsewhere.
+    The network moves to the device of the frames, and computes in bfloat16 on a CUDA device, in float32 elsewhere.
 
     Args:
         network: with its weights.
-        tile: frames with a side above this go through in tiles that fade into each other; None is never.
-        compiled: let `torch.compile` make the network faster; the first frame of each size then takes a minute.
-        interpolation: how the frames should be sampled that it is given: as in its training.
-        graphs: on a CUDA device, record the work of each size at its second frame and replay it; see `Graphs`.
+        tile: frames with a longer side than this are processed in blended tiles; None is never.
+        compiled: use `torch.compile`, which is faster but takes a minute for the first frame of each size.
+        interpolation: how to sample the frames it is given: as in its training.
+        graphs: on a CUDA device, record a CUDA graph for each size at its second frame and replay it; see `Graphs`.
+
+    Attributes:
+        fallback: that the latest call used another precision than that of the frames, no CUDA graph, or no Triton
+            kernels on a CUDA device, and why; None if not.
     """
 
     def __init__(
@@ -67,13 +74,16 @@ class NetworkFusion:
         self._forward: Any = torch.compile(self.network, dynamic=False) if compiled else self.network
         self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
+        self._unrecorded: str | None = None  # why a part of the latest call had no CUDA graph
+        self.fallback: str | None = None
 
     def __call__(self, aligned: AlignedFrames) -> Warped:
-        """`[B, 3, H, W]` in [0, 1], and where any of the frames shows the pixel, `[B, 1, H, W]` bool.
+        """Fuse to `[B, 3, H, W]` in [0, 1]; valid where any of the frames shows the pixel, `[B, 1, H, W]` bool.
 
-        Gradients reach the frames and fields, if they are asked for, and never the weights.
+        Gradients flow to the frames and fields if they require them, never to the weights.
         """
         frames = aligned.frames
+        self._unrecorded = None
         if frames.device != self._device:
             self._device = frames.device
             arrange(self.network.to(frames.device))
@@ -91,25 +101,31 @@ class NetworkFusion:
         fused = fused[..., :height, :width]
         if calm is not None:
             fused = self._anchored(fused, calm)
+        self.fallback = self._fallback(frames)
         return Warped(fused.clamp(0.0, 1.0).to(frames.dtype), aligned.valid.any(1))
 
+    def _fallback(self, frames: Tensor) -> str | None:
+        plain = "the network runs without Triton kernels: Triton cannot be imported"
+        missing = plain if frames.is_cuda and not has_triton() else None
+        return joined(in_float32(frames.dtype), self._unrecorded, missing)
+
     def _calmed(self, aligned: AlignedFrames) -> AlignedFrames:
-        """What `calmed` makes of the frames, recorded apart from the network: it sees the whole picture, no tiles."""
+        """`calmed`, recorded separately from the network, since it works on whole frames instead of tiles."""
 
         def run(frames: Tensor, valid: Tensor, time_distance: Tensor) -> Tensor:
             made = calmed(replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
-            assert made.detail is not None  # what `calmed` is there for
+            assert made.detail is not None  # set by `calmed`
             return torch.stack([made.frames, made.detail])
 
         inputs = (aligned.frames, aligned.valid, aligned.time_distance)
         graphs = self._recorder(*inputs)
         if graphs is None:
-            return calmed(aligned)  # as it is: a stack would be a copy for nothing
-        frames, detail = graphs(run, ("calmed", aligned.centre), *inputs)
+            return calmed(aligned)  # without the copy that stacking makes
+        frames, detail = self._record(graphs, run, ("calmed", aligned.centre), *inputs)
         return replace(aligned, frames=frames, detail=detail)
 
     def _anchored(self, fused: Tensor, aligned: AlignedFrames) -> Tensor:
-        """What `anchored` makes of the result, recorded as `_calmed` is."""
+        """`anchored`, recorded separately from the network like `_calmed`."""
 
         def run(fused: Tensor, frames: Tensor, valid: Tensor, time_distance: Tensor) -> Tensor:
             return anchored(fused, replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
@@ -118,7 +134,7 @@ class NetworkFusion:
         return self._run(run, ("anchored", aligned.centre), *inputs)
 
     def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
-        """What the network makes of frames it can take, `[B, 3, H, W]`."""
+        """The output of the network for frames of a size it takes, `[B, 3, H, W]`."""
         inputs, gamma = _pictures(aligned), aligned.gamma
         if gamma is not None:
             single = mean[:1, 0, 0, 0, 0]
@@ -131,18 +147,23 @@ class NetworkFusion:
                 fused: Tensor = self._forward(AlignedFrames(**given, centre=aligned.centre), mean)
             return fused.float()
 
-        places = tuple(weights.data_ptr() for weights in self.network.parameters())
-        return self._run(run, (aligned.centre, places, names), mean, *inputs.values())
+        addresses = tuple(weights.data_ptr() for weights in self.network.parameters())
+        return self._run(run, (aligned.centre, addresses, names), mean, *inputs.values())
 
     def _run(self, work: Callable[..., Tensor], key: Hashable, *inputs: Tensor) -> Tensor:
-        """What the work makes of the inputs, recorded and replayed where it can be."""
+        """Call the function, as a CUDA graph if possible."""
         graphs = self._recorder(*inputs)
-        return work(*inputs) if graphs is None else graphs(work, key, *inputs)
+        return work(*inputs) if graphs is None else self._record(graphs, work, key, *inputs)
+
+    def _record(self, graphs: Graphs, work: Callable[..., Tensor], key: Hashable, *inputs: Tensor) -> Tensor:
+        result = graphs(work, key, *inputs)
+        self._unrecorded = self._unrecorded or graphs.fallback
+        return result
 
     def _recorder(self, *inputs: Tensor) -> Graphs | None:
-        """Where work on these inputs is recorded: on a CUDA device, unless a gradient is asked for."""
-        wanted = torch.is_grad_enabled() and any(value.requires_grad for value in inputs)
-        return None if wanted or not inputs[0].is_cuda else self._graphs
+        """The recorder for calls with these inputs: on a CUDA device, unless a gradient is needed."""
+        gradient = torch.is_grad_enabled() and any(value.requires_grad for value in inputs)
+        return None if gradient or not inputs[0].is_cuda else self._graphs
 
     def _in_tiles(self, aligned: AlignedFrames, mean: Tensor, tile: int) -> Tensor:
         height, width = aligned.frames.shape[-2:]
@@ -160,16 +181,16 @@ class NetworkFusion:
 
 
 def shipped_fusion(name: str) -> NetworkFusion:
-    """The fusion by a network with weights of the package."""
+    """Load the fusion by a network with weights of the package."""
     return NetworkFusion(load_network(name), interpolation=_known_interpolation(card(name).get("interpolation")))
 
 
 def load_network(name: str) -> FusionNetwork:
-    """A fusion network with weights of the package."""
+    """Load a fusion network with weights of the package."""
     if name not in shipped_weights():
         raise WeightsError(
             f"the weights of the fusion {name!r} do not come with this version of the package; use `mean`, or train "
-            "it with `qrsc train fusion`."
+            "the network with `qrsc train fusion`."
         )
     network = build_network(name, dict(card(name)["options"]))
     load_strictly(network, load_weights(name), f"the weights {name!r}")
@@ -177,35 +198,34 @@ def load_network(name: str) -> FusionNetwork:
 
 
 def network_from_file(path: Path) -> FusionNetwork:
-    """A fusion network from a file that its training wrote."""
+    """Load a fusion network from a file that `qrsc train fusion` wrote."""
     notes = read_notes(path)
     if "kind" not in notes or "options" not in notes:
-        raise WeightsError(f"{path} does not say what network it is of; it is not the weights of a fusion network.")
-    network = build_network(notes["kind"], json.loads(notes["options"]))
+        found = "it is of a flow network" if "size" in notes else "its metadata names no network"
+        raise WeightsError(f"{path} is not the weights of a fusion network: {found}.")
+    try:
+        network = build_network(notes["kind"], json.loads(notes["options"]))
+    except (TypeError, ValueError) as error:
+        raise WeightsError(f"{path} describes a fusion network that cannot be built: {error}") from error
     load_strictly(network, read_weights(path), str(path))
     return network
 
 
 def fusion_from_file(path: Path) -> NetworkFusion:
-    """The fusion by a network from a file that its training wrote."""
+    """Load the fusion by a network from a file that `qrsc train fusion` wrote."""
     return NetworkFusion(network_from_file(path), interpolation=trained_interpolation(path))
 
 
-def trained_motion(path: Path) -> str:
-    """What the frames were brought to the instant by that the network of a weights file was trained on."""
-    return read_notes(path).get("motion", "quadratic")
-
-
 def trained_interpolation(path: Path) -> Interpolation:
-    """How the frames were sampled that the network of a weights file was trained on."""
+    """How the training frames of the network in a weights file were sampled."""
     return _known_interpolation(read_notes(path).get("interpolation"))
 
 
 def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:
-    """A network of a kind, `rsa2` or `rsa2-lite`, with first weights.
+    """Build a freshly initialised network, `rsa2` or `rsa2-lite`.
 
     Args:
-        options: of the network, by their names; lists for tuples, as JSON has them, are as good.
+        options: of the network, by name; tuples may be lists, as in JSON.
     """
     described: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in (options or {}).items()
@@ -218,7 +238,7 @@ def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNet
 
 
 def _known_interpolation(noted: str | None) -> Interpolation:
-    """What a card or a file says; the first weights were trained before there was a choice."""
+    """The interpolation noted in a card or a file; early weights have no note and are bilinear."""
     for known in INTERPOLATIONS:
         if noted == known:
             return known
@@ -228,8 +248,8 @@ def _known_interpolation(noted: str | None) -> Interpolation:
 
 
 def arrange(network: nn.Module) -> None:
-    """Put the weights of a network on a GPU into the order that its convolutions like, channels last."""
-    # Not `network.to(memory_format=...)`: that asks the same of weights of two and of three dimensions, and fails.
+    """Store the weights of a network on a GPU channels last, the layout that its convolutions prefer."""
+    # Not `network.to(memory_format=...)`, which fails with both 2-D and 3-D convolutions in one network.
     orders = {4: torch.channels_last, 5: torch.channels_last_3d}
     if next(network.parameters()).is_cuda:
         for weights in network.parameters():
@@ -238,7 +258,7 @@ def arrange(network: nn.Module) -> None:
 
 
 def tile_starts(size: int, tile: int) -> Iterator[int]:
-    """Where tiles begin so that they cover a side and overlap by `OVERLAP` at least."""
+    """Start positions of tiles that cover a dimension and overlap by at least `OVERLAP`."""
     start = 0
     while True:
         yield start
@@ -248,10 +268,10 @@ def tile_starts(size: int, tile: int) -> Iterator[int]:
 
 
 def _fade(start: int, end: int, size: int, device: torch.device) -> Tensor:
-    """Weights of a tile along one side: rising where another one ends, falling where another one begins."""
+    """Blending weights of a tile along one dimension: rising where another ends, falling where another begins."""
     place = torch.arange(end - start, dtype=torch.float32, device=device)
     weight = torch.ones_like(place)
-    # The outermost quarter of an overlap is left out: there a tile sees its own edge.
+    # The outermost quarter of an overlap is not used: there the edge of the tile affects the result.
     if start > 0:
         weight = torch.minimum(weight, (place - OVERLAP / 4) / (OVERLAP / 2))
     if end < size:
@@ -260,7 +280,7 @@ def _fade(start: int, end: int, size: int, device: torch.device) -> Tensor:
 
 
 def _with_full_fields(aligned: AlignedFrames) -> AlignedFrames:
-    """With a field vector for every pixel of the frames."""
+    """Upsample the correction fields to the resolution of the frames."""
     fields, size = aligned.correction_fields, aligned.frames.shape[-2:]
     if fields.shape[-2:] == size:
         return aligned
@@ -277,19 +297,19 @@ def _float32(aligned: AlignedFrames) -> AlignedFrames:
 
 
 def _changed(aligned: AlignedFrames, change: Callable[[Tensor], Tensor]) -> AlignedFrames:
-    """All that has pixels changed alike."""
+    """Apply a function to all tensors with pixels."""
     changed: dict[str, Any] = {name: change(values) for name, values in _pictures(aligned).items()}
     return replace(aligned, **changed)
 
 
 def _pictures(aligned: AlignedFrames) -> dict[str, Tensor]:
-    """All that has pixels, by name."""
+    """All tensors with pixels, by name."""
     named = {field.name: getattr(aligned, field.name) for field in fields(aligned) if field.name != "gamma"}
     return {name: values for name, values in named.items() if isinstance(values, Tensor)}
 
 
 def _padded(aligned: AlignedFrames) -> AlignedFrames:
-    """Extended to the right and below to what the networks take."""
+    """Pad to the right and below to a size that the networks take."""
     height, width = aligned.frames.shape[-2:]
     below, right = -height % MULTIPLE, -width % MULTIPLE
     if not below and not right:

@@ -1,1 +1,1 @@
-"""Operations on single pictures: sampling, blurs, colour spaces, resizing, filling from the surroundings."""
+"""Operations on single images: sampling, blurs, colour spaces, resizing, filling gaps from neighbouring pixels."""

@@ -1,4 +1,4 @@
-"""Blurs that any device does in a few passes."""
+"""Binomial and box blurs in a few passes, on any device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qrsc.backend import opencv
 
 
 def binomial_blur(values: Tensor, step: int = 1) -> Tensor:
-    """`[B, C, H, W]` under the window 1, 2, 1, its parts so many pixels apart, in rows and columns; edges repeat."""
+    """Filter `[B, C, H, W]` with (1, 2, 1) / 4 along rows and columns, taps `step` pixels apart, edges replicated."""
     padded = F.pad(values, (step, step, step, step), mode="replicate")
     rows = (padded[..., : -2 * step, :] + padded[..., 2 * step :, :]).mul_(0.25)
     rows.add_(padded[..., step:-step, :], alpha=0.5)
@@ -19,14 +19,14 @@ def binomial_blur(values: Tensor, step: int = 1) -> Tensor:
 
 
 def box_mean(values: Tensor, side: int) -> Tensor:
-    """Means of `[B, C, H, W]` over windows of an odd side; at the edges, of what lies inside.
+    """Average `[B, C, H, W]` over square windows of an odd side; at the edges, over the part inside the image.
 
-    What `avg_pool2d` gives without counting its padding, at a third of its time on a CPU, and by OpenCV at a tenth.
+    The same as `avg_pool2d` with `count_include_pad=False`, in a third of its time on a CPU, and by OpenCV in a tenth.
     """
     height, width = values.shape[-2:]
     reach = side // 2
     down, across = (_inside(length, reach, values) for length in (height, width))
-    sums = opencv.box_sums(values, side) if opencv.takes(values) else _box_sums(values, side)
+    sums = opencv.box_sums(values, side) if opencv.supports(values) else _box_sums(values, side)
     return sums / (down[:, None] * across)
 
 
@@ -44,6 +44,6 @@ def _box_sums(values: Tensor, side: int) -> Tensor:
 
 
 def _inside(length: int, reach: int, like: Tensor) -> Tensor:
-    """How many places of a window lie inside a side of this length, `[length]`."""
-    place = torch.arange(length, device=like.device)  # whole numbers: half precision would lose count
+    """Number of window positions inside a dimension of this length, `[length]`."""
+    place = torch.arange(length, device=like.device)  # integers: half precision cannot count far enough
     return (1 + place.clamp(max=reach) + (length - 1 - place).clamp(max=reach)).to(like.dtype)

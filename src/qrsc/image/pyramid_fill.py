@@ -1,4 +1,4 @@
-"""What is around a pixel, where the pixel itself says little."""
+"""Fill pixels of low weight from their neighbourhood, by a pyramid of weighted means (pull-push)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-PRIOR = 0.02  # weight of the surroundings against what a pixel itself says with a weight of 1
+PRIOR = 0.02  # weight of the neighbourhood, beside a pixel's own weight of up to 1
 
 
-def fill_from_around(values: Tensor, weight: Tensor) -> Tensor:
-    """Values as they are where their weight is large, and the mean of those around them where it is small.
+def fill_from_neighbours(values: Tensor, weight: Tensor) -> Tensor:
+    """Keep values of large weight, and replace those of small weight by the weighted mean of their neighbours.
 
-    Means are taken over ever larger blocks, coarse to fine, each by the weights in it.
+    The pull pass averages over blocks of doubling size; the push pass goes back, and blends each level with the
+    upsampled next coarser one.
 
     Args:
         values: `[B, C, H, W]`, finite.
@@ -26,16 +27,16 @@ def fill_from_around(values: Tensor, weight: Tensor) -> Tensor:
         total, share = levels[-1]
         levels.append((_halved(total), _halved(share)))
     total, share = levels.pop()
-    # Where nothing at all has a weight, the values as they were are the best there is.
+    # An image without any weight is filled with its unweighted mean.
     mean = values.mean(dim=(2, 3), keepdim=True)
     filled = torch.where(share > 0, total / torch.where(share > 0, share, 1.0), mean)
     for total, share in reversed(levels):
-        around = F.interpolate(filled, size=total.shape[-2:], mode="bilinear", align_corners=False)
-        filled = (total + PRIOR * around) / (share + PRIOR)
+        coarse = F.interpolate(filled, size=total.shape[-2:], mode="bilinear", align_corners=False)
+        filled = (total + PRIOR * coarse) / (share + PRIOR)
     return filled
 
 
 def _halved(values: Tensor) -> Tensor:
-    # Adaptive, so that an odd size is divided alike from both ends: a mirrored picture is filled as its mirror image.
+    # Adaptive pooling divides an odd size symmetrically: a mirrored image is filled as the mirror image.
     height, width = values.shape[-2:]
     return F.adaptive_avg_pool2d(values, ((height + 1) // 2, (width + 1) // 2))

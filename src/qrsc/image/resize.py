@@ -1,8 +1,8 @@
-"""Pictures and fields at another size.
+"""Resizing of images and displacement fields.
 
 Convention
-    Resizing keeps the corners of the frame, so pixel centres of the old and the new grid differ by a fraction of a
-    pixel (as `Readout.resized` has it); fields are in pixels of the grid they live on.
+    Resizing keeps the outer corners of the frame (`align_corners=False`, as `Readout.resized`), so pixel centres of the
+    old and the new grid differ by a fraction of a pixel. Fields are in pixels of the grid they are defined on.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from qrsc.image.sampling import enlarged
 
 
 def reduced_size(size: tuple[int, ...], scale: float) -> tuple[int, int]:
-    """`(h, w)` of a picture of size `(H, W)` at a scale; at least one pixel."""
+    """The size `(h, w)` of an image of size `(H, W)` at a scale; at least one pixel each."""
     height, width = size
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
-def resized_picture(picture: Tensor, size: tuple[int, ...]) -> Tensor:
-    """A picture `[B, C, H, W]` at another size `(h, w)`, without aliasing; the same one if that is its size."""
-    if tuple(picture.shape[-2:]) == tuple(size):
-        return picture
+def resized_picture(image: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Resize an image `[B, C, H, W]` to `(h, w)` without aliasing; returned as it is if that is its size."""
+    if tuple(image.shape[-2:]) == tuple(size):
+        return image
     height, width = size
-    if height >= picture.shape[-2] and width >= picture.shape[-1]:
-        return enlarged(picture, (height, width))
-    return F.interpolate(picture, size=(height, width), mode="bilinear", align_corners=False, antialias=True)
+    if height >= image.shape[-2] and width >= image.shape[-1]:
+        return enlarged(image, (height, width))
+    return F.interpolate(image, size=(height, width), mode="bilinear", align_corners=False, antialias=True)
 
 
 def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
-    """A field `[B, 2, H, W]` on the grid of another size `(h, w)`, in pixels of that grid."""
+    """Resize a field `[B, 2, H, W]` to the grid `(h, w)`, in pixels of that grid."""
     if tuple(field.shape[-2:]) == tuple(size):
         return field
-    # A mean over blocks is quicker than a filter against aliasing, of which smooth fields need none.
+    # Fields are smooth and need no anti-aliasing filter; block means are faster.
     down, across = field.shape[-2] // size[0], field.shape[-1] // size[1]
     if (down * size[0], across * size[1]) == tuple(field.shape[-2:]):
-        plain = opencv.takes(field)
+        plain = opencv.supports(field)
         resized = opencv.block_means(field, (size[0], size[1])) if plain else F.avg_pool2d(field, (down, across))
     elif down and across:
         resized = F.adaptive_avg_pool2d(field, (size[0], size[1]))
@@ -48,7 +48,7 @@ def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
 
 
 def in_pixels_of(field: Tensor, size: tuple[int, ...], other: tuple[int, ...]) -> Tensor:
-    """The values of a field `[B, 2, h, w]`, given in pixels of a grid `(H, W)`, in pixels of another; same grid."""
+    """Convert the values of a field `[B, 2, h, w]` from pixels of size `(H, W)` to those of another; same grid."""
     if tuple(size) == tuple(other):
         return field
     factor = torch.tensor([other[1] / size[1], other[0] / size[0]], dtype=field.dtype, device=field.device)

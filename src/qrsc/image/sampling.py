@@ -1,9 +1,9 @@
-"""Reading pictures between their pixels.
+"""Sampling images between their pixels.
 
 Convention
-    Pixel centres lie at whole coordinates, x to the right, y down. A frame covers half a pixel around its outermost
-    centres; what lies further out is not valid, and takes the nearest edge pixel. Outside pixels are reached by
-    clamping coordinates, never by `padding_mode="border"`, which some devices lack.
+    Pixel centres lie at integer coordinates, x to the right, y down. A frame extends half a pixel beyond its outermost
+    centres; positions further out are not valid, and take the nearest edge pixel. Coordinates are clamped for that:
+    some devices have no `padding_mode="border"`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
 
 
 class Warped(NamedTuple):
-    """A warped picture `[..., C, H, W]` and where it can be trusted, `[..., 1, H, W]` bool."""
+    """A warped image `[..., C, H, W]` and its validity mask `[..., 1, H, W]`, bool."""
 
     image: Tensor
     valid: Tensor
@@ -37,10 +37,10 @@ def pixel_grid(
 
 
 def sample(image: Tensor, position: Tensor, interpolation: Interpolation = "bilinear") -> Warped:
-    """Read a picture at given positions.
+    """Sample an image at given positions.
 
     Convention
-        `position[..., :, y, x]` is where in `image`, in pixels, output pixel (x, y) comes from.
+        `position[..., :, y, x]` is the position in `image`, in pixels, that output pixel (x, y) is taken from.
 
     Args:
         image: `[..., C, H, W]`.
@@ -64,23 +64,23 @@ def sample(image: Tensor, position: Tensor, interpolation: Interpolation = "bili
 
 
 def inside(x: Tensor, y: Tensor, height: int, width: int) -> Tensor:
-    """Whether coordinates lie in a frame, bool of their shape; no NaN does."""
+    """Whether coordinates lie in a frame, bool of their shape; false for NaN."""
     x, y = x.detach(), y.detach()
-    if opencv.takes(x, y):  # numpy compares in a fifth of the time
+    if opencv.supports(x, y):  # numpy compares in a fifth of the time
         across, down = x.numpy(), y.numpy()
         return torch.from_numpy((across >= -0.5) & (across <= width - 0.5) & (down >= -0.5) & (down <= height - 0.5))
     return (x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5)
 
 
-def enlarged(picture: Tensor, size: tuple[int, int]) -> Tensor:
-    """A picture `[B, C, H, W]` at a larger size `(h, w)`, bilinearly; its corners stay where they are."""
-    if opencv.takes(picture):
-        return opencv.enlarged(picture, size)
-    return F.interpolate(picture, size=size, mode="bilinear", align_corners=False)
+def enlarged(image: Tensor, size: tuple[int, int]) -> Tensor:
+    """Upsample an image `[B, C, H, W]` bilinearly to `(h, w)`; the corners of the frame stay in place."""
+    if opencv.supports(image):
+        return opencv.upsample(image, size)
+    return F.interpolate(image, size=size, mode="bilinear", align_corners=False)
 
 
 def read_anywhere(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolation = "bilinear") -> Tensor:
-    """A picture `[..., C, H, W]` at any coordinates `[..., h, w]`: `[..., C, h, w]`, outside it its nearest pixel."""
+    """Sample `[..., C, H, W]` at any coordinates `[..., h, w]`: `[..., C, h, w]`; outside, the nearest edge pixel."""
     height, width = image.shape[-2:]
     x = torch.nan_to_num(x, nan=0.0).clamp_(0, width - 1)
     y = torch.nan_to_num(y, nan=0.0).clamp_(0, height - 1)
@@ -88,21 +88,21 @@ def read_anywhere(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolat
 
 
 def read_inside(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolation) -> Tensor:
-    """A picture `[..., C, H, W]` at coordinates `[..., h, w]` inside it: `[..., C, h, w]`."""
-    if interpolation == "bilinear" and opencv.remaps(image, x, y):
-        return opencv.remapped(image, x, y)
-    # A rim of repeated edge pixels keeps every tap inside the picture, so that zero padding is never seen.
-    rim = 1 if interpolation == "bilinear" else 2
+    """Sample `[..., C, H, W]` at coordinates `[..., h, w]` inside it: `[..., C, h, w]`."""
+    if interpolation == "bilinear" and opencv.supports_remap(image, x, y):
+        return opencv.remap(image, x, y)
+    # Padded with its edge pixels, the image contains every tap: the zero padding of `grid_sample` is never read.
+    pad = 1 if interpolation == "bilinear" else 2
     height, width = image.shape[-2:]
-    flat = F.pad(image.reshape(-1, *image.shape[-3:]), (rim, rim, rim, rim), mode="replicate")
-    grid_x = (2.0 * (x + rim) + 1.0) / (width + 2 * rim) - 1.0
-    grid_y = (2.0 * (y + rim) + 1.0) / (height + 2 * rim) - 1.0
+    flat = F.pad(image.reshape(-1, *image.shape[-3:]), (pad, pad, pad, pad), mode="replicate")
+    grid_x = (2.0 * (x + pad) + 1.0) / (width + 2 * pad) - 1.0
+    grid_y = (2.0 * (y + pad) + 1.0) / (height + 2 * pad) - 1.0
     grid = torch.stack([grid_x, grid_y], dim=-1).reshape(-1, *x.shape[-2:], 2)
     sampled = F.grid_sample(flat, grid, mode=interpolation, padding_mode="zeros", align_corners=False)
     return sampled.reshape(*image.shape[:-2], *x.shape[-2:])
 
 
 def check_field(field: Tensor, name: str) -> None:
-    """Refuses what is no displacement field."""
+    """Raise unless this has the shape of displacement fields."""
     if field.ndim < 3 or field.shape[-3] != 2:
         raise ValueError(f"{name} must be [..., 2, H, W] holding (dx, dy) in pixels; got {tuple(field.shape)}.")

@@ -266,7 +266,7 @@ def _downsampled(values: Tensor, layout: Layout) -> Tensor:
         return values
     kernel = (layout.down, layout.across)
     height, width = values.shape
-    if height % layout.down == width % layout.across == 0 and opencv.takes(values):
+    if height % layout.down == width % layout.across == 0 and opencv.supports(values):
         return opencv.block_means(values[None, None], (height // layout.down, width // layout.across))[0, 0]
     return F.avg_pool2d(values[None, None], kernel, kernel, ceil_mode=True, count_include_pad=False)[0, 0]
 

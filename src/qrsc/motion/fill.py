@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qrsc.image.pyramid_fill import fill_from_around
+from qrsc.image.pyramid_fill import fill_from_neighbours
 from qrsc.warp import pixel_grid
 
 POWER = 4  # of the confidence: one of 0.5 weighs a sixteenth of one of 1
@@ -39,7 +39,7 @@ def fill_unsure(flow: Tensor, confidence: Tensor) -> Tensor:
     Returns:
         `[B, 2, H, W]`.
     """
-    return fill_from_around(flow, confidence**POWER * stays_inside(flow))
+    return fill_from_neighbours(flow, confidence**POWER * stays_inside(flow))
 
 
 def fill_leaving(flow: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def fill_uncertain_flow(trusted: TrustedFlow, shared: Tensor | None = None) -> T
     known = torch.isfinite(flow).all(1, keepdim=True)
     finite = torch.where(known, flow, torch.zeros_like(flow))
     own = finite if shared is None else torch.where(known, flow - shared, torch.zeros_like(flow))
-    around = fill_from_around(own, confidence**POWER * (known & stays_inside(finite)))
+    around = fill_from_neighbours(own, confidence**POWER * (known & stays_inside(finite)))
     filled = torch.lerp(around, own, confidence)
     # What is not finite stays so, and the solver marks it as not valid.
     return TrustedFlow(torch.where(known, filled if shared is None else filled + shared, flow), confidence)

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from qrsc.image.pyramid_fill import fill_from_around
+from qrsc.image.pyramid_fill import fill_from_neighbours
 from qrsc.motion.consistency import MAX_FLOW, longest
 from qrsc.timing import Readout
 
@@ -294,7 +294,7 @@ def _like_surroundings(own: Trajectory, known: Tensor, mean_time: Tensor) -> Tra
     assert own.acceleration is not None  # it is quadratic
     known = torch.where(own.valid, known, torch.zeros_like(known))
     unpulled = own.acceleration / known.clamp_min(1e-3)
-    missing = (1.0 - known) * fill_from_around(unpulled, FILL_WEIGHT * known**FILL_POWER)
+    missing = (1.0 - known) * fill_from_neighbours(unpulled, FILL_WEIGHT * known**FILL_POWER)
     missing = torch.where(own.valid, missing, torch.zeros_like(missing))
     return replace(own, velocity=own.velocity - 0.5 * mean_time * missing, acceleration=own.acceleration + missing)
 

@@ -38,8 +38,8 @@ class Corrector:
             camera's path through 7 frames, and a quadratic motion to the residual (see `qrsc.motion.camera_path`).
         fusion: `mean` merges neighbouring frames corrected to the same instant, `coherent` also keeps the detail that
             they agree on and removes noise; `none` uses each frame alone. Or the name of a network with shipped
-            weights, or a function of `qrsc.fusion.AlignedFrames`. None is the default for the device, see
-            `qrsc.fusion.default_fusion`.
+            weights, a file of weights (.safetensors), or a function of `qrsc.fusion.AlignedFrames`. None is the default
+            for the device, see `qrsc.fusion.default_fusion`.
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
         flow: an estimator or its name; None is the default for the device, see `qrsc.flow.default_flow`.
         frames: size of the window, 3, 4 or 5; the inner 1, 2 or 3 frames of it are fused.

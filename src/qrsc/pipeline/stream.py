@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from qrsc.backend.prefetch import ahead
+from qrsc.backend.prefetch import prefetch
 from qrsc.flow import ConfidentFlows, FlowPair, find_flows
 from qrsc.image.resize import reduced_size, resized_field, resized_picture
 from qrsc.motion.consistency import consistency_confidence
@@ -95,7 +95,7 @@ class Stream:
     def corrected(self, frames: Iterable[Tensor | TimedFrame]) -> Iterator[Corrected]:
         """One result for each frame `[3, H, W]`, a few frames later, in order."""
         window, count, emitted = self._window, 0, 0
-        for frame in ahead(self._linked(frames), self._settings.flows_ahead):
+        for frame in prefetch(self._linked(frames), self._settings.flows_ahead):
             window[count] = frame
             count += 1
             while emitted + self._ahead + self._reach < count:
@@ -112,7 +112,7 @@ class Stream:
     def between(self, frames: Iterable[Tensor | TimedFrame], count: int) -> Iterator[tuple[float, Corrected]]:
         """`count` instants for every frame interval; see `qrsc.Corrector.between`."""
         window, number, done = self._window, 0, 0
-        for frame in ahead(self._linked(frames), self._settings.flows_ahead):
+        for frame in prefetch(self._linked(frames), self._settings.flows_ahead):
             window[number] = frame
             number += 1
             while done + 1 + self._reach < number:

@@ -1,1 +1,1 @@
-"""Slow, obvious twins of fast functions; only tests import them."""
+"""Slow, obvious twins of the fast functions, which only tests import: `motion`, `warp`, `fusion`; loops in `pixels`."""

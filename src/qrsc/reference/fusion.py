@@ -1,8 +1,8 @@
-"""Slow, obvious twins of the fusion network and its operator, under the same names; only tests import them.
+"""Slow, obvious twins of RSA^2-Net and its sampling operator.
 
-`adacof` is written as its definition reads, a sum over taps for one pixel after the other. `rsa2` is the network of
-the paper's equations from plain tensors by name: loops over frames and windows, attention as matrices, nothing shared
-with the fast one but the weights. Meant for float64 and small pictures.
+`adacof` follows its definition literally, a sum over taps pixel by pixel. `rsa2` is the network of the paper's
+equations from named weight tensors: loops over frames and windows, attention as matrices. It shares nothing with the
+fast network but the weights. Meant for float64 and small images.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Weights = Mapping[str, Tensor]
 
 
 def adacof(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int = 1) -> Tensor:
-    """Twin of `fusion.adacof.adacof`."""
+    """Twin of `fusion.adacof.operator.adacof`."""
     count, _, height, width = frames.shape
     side = math.isqrt(weights.shape[1])
     pixels = []
@@ -37,7 +37,7 @@ def adacof(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilatio
 
 
 def _read(frame: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The bilinear sample `[C]` of a frame `[C, H, W]` at a place kept inside of it."""
+    """The bilinear sample `[C]` of a frame `[C, H, W]` at a position clamped to it."""
     height, width = frame.shape[-2:]
     x, y = x.clamp(0, width - 1), y.clamp(0, height - 1)
     left, top = math.floor(float(x.detach())), math.floor(float(y.detach()))
@@ -52,7 +52,7 @@ def _read(frame: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def rsa2(weights: Weights, options: Rsa2Options, aligned: AlignedFrames) -> Tensor:
-    """Twin of `fusion.rsa2.Rsa2Network` with the transformer and RSAdaCof, from its weights by name."""
+    """Twin of `fusion.rsa2.network.Rsa2Network` with the transformer and RSAdaCof, from its weights by name."""
     channels = torch.cat([aligned.frames, 0.05 * aligned.correction_fields], 2)
     if not options.fields:
         channels = aligned.frames
@@ -62,7 +62,7 @@ def rsa2(weights: Weights, options: Rsa2Options, aligned: AlignedFrames) -> Tens
         channels = torch.cat([channels, aligned.valid.to(channels), aligned.time_distance], 2)
     if options.calm:
         assert aligned.detail is not None
-        channels = torch.cat([channels, 10.0 * _brightness(aligned.detail)], 2)
+        channels = torch.cat([channels, 10.0 * _luma(aligned.detail)], 2)
     levels = _encoded(weights, options, channels.transpose(1, 2))
     features, scales = levels[-1], []
     for number, skipped in enumerate(reversed(levels[:-1])):
@@ -76,24 +76,24 @@ def rsa2(weights: Weights, options: Rsa2Options, aligned: AlignedFrames) -> Tens
     fused = None
     for number, found in enumerate(scales):
         head = _head(weights, options, number, found, aligned)
-        fused = head if fused is None else _twice_as_large(fused) + head
+        fused = head if fused is None else _upsampled(fused) + head
     assert fused is not None
     return fused
 
 
 def _restored(weights: Weights, features: Tensor, aligned: AlignedFrames) -> Tensor:
-    """Frames with as much of their detail back as its gates say, brightness and colours apart."""
+    """Frames with detail restored according to the gates, luma and chroma separately."""
     detail, frames = aligned.detail, []
     assert detail is not None
     for i in range(detail.shape[1]):
-        gates = _twice_as_large(_convolved(features[:, :, i : i + 1], weights, "gates").squeeze(2))
-        brightness = _brightness(detail[:, i])
-        frames.append(aligned.frames[:, i] + gates[:, :1] * brightness + gates[:, 1:] * (detail[:, i] - brightness))
+        gates = _upsampled(_convolved(features[:, :, i : i + 1], weights, "gates").squeeze(2))
+        luma = _luma(detail[:, i])
+        frames.append(aligned.frames[:, i] + gates[:, :1] * luma + gates[:, 1:] * (detail[:, i] - luma))
     return torch.stack(frames, 1)
 
 
-def _brightness(picture: Tensor) -> Tensor:
-    return (torch.tensor([0.299, 0.587, 0.114]).to(picture).reshape(3, 1, 1) * picture).sum(-3, keepdim=True)
+def _luma(image: Tensor) -> Tensor:
+    return (torch.tensor([0.299, 0.587, 0.114]).to(image).reshape(3, 1, 1) * image).sum(-3, keepdim=True)
 
 
 def _encoded(weights: Weights, options: Rsa2Options, features: Tensor) -> list[Tensor]:
@@ -112,7 +112,7 @@ def _encoded(weights: Weights, options: Rsa2Options, features: Tensor) -> list[T
 
 
 def _block(weights: Weights, name: str, tokens: Tensor, heads: int, window: int, shift: int) -> Tensor:
-    """Attention within windows, over frames, and a perceptron, on tokens `[B, T, H, W, C]`."""
+    """Attention within windows, attention over frames, and a perceptron, on tokens `[B, T, H, W, C]`."""
     batch, frames, height, width, channels = tokens.shape
     normal = _normalised(tokens, weights, f"{name}.spatial_norm")
     mixed = torch.empty_like(tokens)
@@ -137,7 +137,7 @@ def _block(weights: Weights, name: str, tokens: Tensor, heads: int, window: int,
 
 
 def _attention(rows: Tensor, weights: Weights, name: str, heads: int) -> Tensor:
-    """Each of `[N, C]` looks at all of them, in `heads` parts of its channels."""
+    """Multi-head self-attention among the rows of `[N, C]`."""
     length = rows.shape[1]
     query, key, value = _linear(rows, weights, f"{name}.qkv").chunk(3, 1)
     size = length // heads
@@ -180,7 +180,7 @@ def _head(weights: Weights, options: Rsa2Options, number: int, features: Tensor,
 
 
 def _prior(frames: Tensor, valid: Tensor, distance: Tensor, centre: int, differ: float) -> Tensor:
-    """Closeness in time, likeness to the centre frame within 5 x 5 pixels, and validity; `[B, T, 1, H, W]`."""
+    """Log weights by time distance, difference from the centre frame within 5 x 5 pixels, and validity."""
     batch, count, _, height, width = frames.shape
     result = torch.empty_like(distance)
     for b, i, y, x in itertools.product(range(batch), range(count), range(height), range(width)):
@@ -195,7 +195,7 @@ def _prior(frames: Tensor, valid: Tensor, distance: Tensor, centre: int, differ:
 
 
 def _subnet(features: Tensor, weights: Weights, name: str, slope: float = 0.0) -> Tensor:
-    """Two convolutions with rectifiers, the second leaky, and one that doubles the size of `[B, C, h, w]`."""
+    """Two convolutions with ReLUs, the second leaky, and a transposed one that doubles the size of `[B, C, h, w]`."""
     deep = features.unsqueeze(2)
     deep = _convolved(deep, weights, f"{name}.0").clamp_min(0.0)
     deep = _convolved(deep, weights, f"{name}.2")
@@ -210,7 +210,7 @@ def _kernel(weights: Weights, name: str) -> Tensor:
 
 
 def _convolved(features: Tensor, weights: Weights, name: str, stride: int = 1) -> Tensor:
-    """A convolution of `[B, C, T, H, W]`, as large as it (or its half), zeros around: one tap after the other."""
+    """A zero-padded convolution of `[B, C, T, H, W]`, tap by tap, at the same size (or with a stride)."""
     kernel = _kernel(weights, name)
     frames, height, width = features.shape[-3:]
     reach = [side // 2 for side in kernel.shape[-3:]]
@@ -225,7 +225,7 @@ def _convolved(features: Tensor, weights: Weights, name: str, stride: int = 1) -
 def _transposed(
     features: Tensor, weights: Weights, name: str, stride: tuple[int, int, int], extra: tuple[int, int, int]
 ) -> Tensor:
-    """A transposed convolution: every pixel spread over the places that its taps reach, one ring cut off."""
+    """A transposed convolution: every pixel is added to the outputs of its taps, then one ring is cropped."""
     kernel = _kernel(weights, name)
     batch, _, *size = features.shape
     sides = kernel.shape[-3:]
@@ -259,13 +259,13 @@ def _leaky(features: Tensor) -> Tensor:
 
 
 def _shrunk(pictures: Tensor, factor: int) -> Tensor:
-    """Means over squares of `factor` pixels of `[B, T, C, H, W]`."""
+    """Means over squares of `factor` x `factor` pixels of `[B, T, C, H, W]`."""
     *leading, height, width = pictures.shape
     return pictures.reshape(*leading, height // factor, factor, width // factor, factor).mean((-3, -1))
 
 
-def _twice_as_large(picture: Tensor) -> Tensor:
-    """Bilinear, pixel corners kept: each new pixel three quarters of the nearest old one and a quarter of the next."""
+def _upsampled(picture: Tensor) -> Tensor:
+    """Upsample by 2 bilinearly: each new pixel is three quarters of the nearest old one and a quarter of the next."""
     for dim in (-2, -1):
         size = picture.shape[dim]
         rows = []

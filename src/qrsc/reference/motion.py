@@ -1,7 +1,7 @@
-"""Slow, obvious twins of the functions of `qrsc.motion`, under the same names.
+"""Slow, obvious twins of the functions of `qrsc.motion`, with the same names.
 
-Each one is written as its definition reads: a loop over pixels, one small matrix solve per pixel, a sum over taps. The
-numbers in the loops are torch scalars, so that gradients can be compared, too. Meant for pictures of a few pixels.
+Each one follows its definition literally: a loop over pixels, one small matrix solve per pixel, a sum over taps. The
+numbers in the loops are torch scalars, so that gradients can be compared as well. Meant for images of a few pixels.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def fit_trajectory(
 ) -> Trajectory:
     """Twin of `motion.fit_trajectory`: for each pixel the normal equations of its flows over `[t, t^2/2, t^3/6]`.
 
-    Order 3 is here without regularisation only: the fast twin draws its terms to zero one after the other, which is no
-    ridge.
+    Order 3 only without regularisation: the fast function shrinks its terms one after the other, which is not a ridge
+    penalty.
     """
     if order == 3 and regularisation != 0.0:
         raise ValueError(f"order 3 has no twin with regularisation; got {regularisation!r}.")
@@ -91,7 +91,7 @@ def _fit_pixel(
 
 
 def _time_until_seen_again(flow: Tensor, step: int, readout: Readout, shape: torch.Size) -> Tensor:
-    """`step` frames later, and as much more as the row where the point lands is read after the one it started from."""
+    """`step` frame intervals, plus the difference in readout time between the row of landing and the row of origin."""
     height, width = shape[-2:]
     return {
         "top-down": step + readout.gamma * flow[1] / height,
@@ -102,7 +102,7 @@ def _time_until_seen_again(flow: Tensor, step: int, readout: Readout, shape: tor
 
 
 def displacement_at(trajectory: Trajectory, time: Tensor | float) -> Tensor:
-    """Twin of `motion.Trajectory.displacement_at`: the terms of the polynomial, one after the other."""
+    """Twin of `motion.Trajectory.displacement_at`: the polynomial term by term."""
     shape = trajectory.velocity.shape
     times = torch.as_tensor(time, dtype=trajectory.velocity.dtype).expand(*shape[:-3], 1, *shape[-2:])
     terms = [
@@ -121,7 +121,7 @@ def displacement_at(trajectory: Trajectory, time: Tensor | float) -> Tensor:
 
 
 def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: int = 0) -> Tensor:
-    """Twin of `motion.correction_field`: rows counted by hand from the edge that is read first."""
+    """Twin of `motion.correction_field`: rows are counted from the edge that is read first."""
     height, width = trajectory.velocity.shape[-2:]
     remaining = torch.empty(1, height, width, dtype=trajectory.velocity.dtype)
     for y, x in itertools.product(range(height), range(width)):
@@ -136,7 +136,7 @@ def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame
 
 
 def consistency_confidence(flow: Tensor, reverse_flow: Tensor) -> Tensor:
-    """Twin of `motion.consistency_confidence`, for finite flows: there and back again, pixel by pixel."""
+    """Twin of `motion.consistency_confidence`, for finite flows: forward and back, pixel by pixel."""
     shape = flow.shape
     flows, reverses = as_pictures(flow), as_pictures(reverse_flow)
     confidences = []

@@ -1,4 +1,4 @@
-"""Pictures pixel by pixel, for the twins."""
+"""Loops over the pixels of images, for the twins."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def as_pictures(tensor: Tensor) -> Tensor:
 
 
 def pixels_of(pictures: Tensor) -> Iterator[tuple[int, int, int]]:
-    """(picture, y, x) of every pixel of `[B, C, H, W]`."""
+    """Iterate over (image, y, x) of every pixel of `[B, C, H, W]`."""
     count, _, height, width = pictures.shape
     return itertools.product(range(count), range(height), range(width))
 
 
 def assembled(pixels: Tensor, shape: torch.Size) -> Tensor:
-    """Pixels `[B * H * W, C]` as pictures `[..., C, H, W]` with the leading dimensions and the size of `shape`."""
+    """Pixels `[B * H * W, C]` as images `[..., C, H, W]` with the leading dimensions and the size of `shape`."""
     height, width = shape[-2:]
     pictures = pixels.reshape(-1, height, width, pixels.shape[-1]).permute(0, 3, 1, 2)
     return pictures.reshape(*shape[:-3], pixels.shape[-1], height, width)
@@ -38,7 +38,7 @@ def grid(field: Tensor) -> Tensor:
 
 
 def read(image: Tensor, position: Tensor, interpolation: Interpolation) -> tuple[Tensor, bool]:
-    """The value `[C]` of a picture `[C, H, W]` at one position `[2]`, and whether that lies inside."""
+    """The value `[C]` of an image `[C, H, W]` at one position `[2]`, and whether that lies inside."""
     height, width = image.shape[-2:]
     x, y = position
     inside = -0.5 <= float(x.detach()) <= width - 0.5 and -0.5 <= float(y.detach()) <= height - 0.5
@@ -54,7 +54,7 @@ def read(image: Tensor, position: Tensor, interpolation: Interpolation) -> tuple
 
 
 def _kernel(distance: Tensor, interpolation: Interpolation, a: float = -0.75) -> Tensor:
-    """Weight of a tap at a distance: a triangle, or Keys' cubic."""
+    """Weight of a tap at a distance: linear, or Keys' cubic."""
     s = distance
     if interpolation == "bilinear":
         return 1 - s

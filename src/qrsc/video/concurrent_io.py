@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from qrsc.backend.prefetch import ahead, behind
+from qrsc.backend.prefetch import background, prefetch
 from qrsc.backend.progress import CancelToken, require_not_cancelled
 from qrsc.pipeline import TimedFrame
 from qrsc.video.source import Source, SourceFrame
@@ -36,10 +36,10 @@ def concurrent_io(
         cancel: asked before each frame.
     """
     depth = waiting_frames(source.size)
-    with behind(write, depth) as pass_on:
+    with background(write, depth) as pass_on:
 
         def frames() -> Iterator[TimedFrame]:
-            for item in ahead(source.items(), depth):
+            for item in prefetch(source.items(), depth):
                 require_not_cancelled(cancel)
                 if isinstance(item, SourceFrame):
                     on_frame(item)

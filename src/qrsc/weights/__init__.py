@@ -1,4 +1,4 @@
-"""The weights that come with the package: one safetensors file and one card each, loaded by name and checked."""
+"""The weights that come with the package: a safetensors file and a model card each, loaded by name and verified."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shipped_weights() -> tuple[str, ...]:
 
 
 def card(name: str) -> dict[str, Any]:
-    """What is known about weights: kind of network, size, SHA-256, data, training, figures, licence."""
+    """The model card of weights: kind of network, size, SHA-256, data, training, figures, licence."""
     path = _shipped(name).with_suffix(".json")
     if not path.is_file():
         raise WeightsError(f"the weights {name!r} have no card: {path.name} is missing. Install the package again.")
@@ -32,7 +32,7 @@ def card(name: str) -> dict[str, Any]:
 
 
 def load_weights(name: str) -> dict[str, Tensor]:
-    """Weights of the package by name, after checking that the file is the one its card describes."""
+    """Load weights of the package by name, after comparing the file's SHA-256 with its card."""
     path = _shipped(name)
     verify(path, str(card(name)["sha256"]))
     return read_weights(path)
@@ -68,7 +68,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def read_notes(path: Path) -> dict[str, str]:
-    """What a safetensors file says about itself; empty if nothing."""
+    """The metadata of a safetensors file; empty if it has none."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -81,11 +81,11 @@ def read_notes(path: Path) -> dict[str, str]:
 
 
 def load_strictly(network: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
-    """Put weights into a network, each where it belongs and none left over.
+    """Load weights into a network; names and shapes must match exactly.
 
     Args:
-        weights: by the names of the network's parameters; any float dtype.
-        origin: where they come from, for the message.
+        weights: by parameter name; any float dtype.
+        origin: where they come from, for the error message.
 
     Raises:
         WeightsError: a tensor is missing, unknown, of another shape, or not finite. The network is unchanged then.

@@ -63,8 +63,8 @@ def test_local_correlation_is_that_with_the_shifted_warped_target() -> None:
 def test_global_match_finds_any_shift_of_distinct_cells() -> None:
     target = standardised(features(7, channels=128, height=10, width=14))
     source = torch.roll(target, shifts=(-3, -6), dims=(2, 3))  # source at (x, y) is target at (x + 6, y + 3)
-    flow, chance = global_match(source, target, torch.tensor(2.0))
-    torch.testing.assert_close(chance.exp().sum(-1), torch.ones(2, 140))
+    flow, log_probability = global_match(source, target, torch.tensor(2.0))
+    torch.testing.assert_close(log_probability.exp().sum(-1), torch.ones(2, 140))
     inner = flow[:, :, :7, :8]
     torch.testing.assert_close(inner[:, 0], torch.full_like(inner[:, 0], 6.0), atol=0.05, rtol=0)
     torch.testing.assert_close(inner[:, 1], torch.full_like(inner[:, 1], 3.0), atol=0.05, rtol=0)

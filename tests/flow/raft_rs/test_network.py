@@ -1,4 +1,4 @@
-"""The flow network, in a size that a test can afford."""
+"""The flow network, in a size that is small enough for tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from qrsc.flow.raft_rs.certainty import confidence, negative_log_likelihood
-from qrsc.flow.raft_rs.estimator import GPU_PIXELS, PROCESSOR_PIXELS, NeuralFlow, suitable_scale
+from qrsc.flow.raft_rs.estimator import CPU_PIXELS, GPU_PIXELS, NeuralFlow, suitable_scale
 from qrsc.flow.raft_rs.network import FlowNetwork, NetworkSize, parameter_count
 from qrsc.flow.raft_rs.update import Upsampler
 
@@ -90,9 +90,9 @@ def test_reduced_size_gives_flows_in_pixels_of_the_frame(network: FlowNetwork) -
     torch.testing.assert_close(half, expected)
 
 
-def test_large_frames_are_reduced_on_a_processor_unless_it_shall_be_thorough() -> None:
+def test_large_frames_are_reduced_on_a_cpu_unless_thorough() -> None:
     large, huge = torch.empty(1, 3, 480, 640), torch.empty(1, 3, 2160, 3840)
-    assert suitable_scale(large) == pytest.approx((PROCESSOR_PIXELS / (480 * 640)) ** 0.5)
+    assert suitable_scale(large) == pytest.approx((CPU_PIXELS / (480 * 640)) ** 0.5)
     assert suitable_scale(large, thorough=True) == 1.0
     assert suitable_scale(huge, thorough=True) == pytest.approx((GPU_PIXELS / (2160 * 3840)) ** 0.5)
 

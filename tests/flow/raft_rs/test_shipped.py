@@ -15,7 +15,7 @@ from qrsc.fusion.networks import load_network as load_fusion_network
 
 
 def view(x: int, y: int, height: int = 192, width: int = 256) -> torch.Tensor:
-    """A window of one large random picture whose corner is at (x, y)."""
+    """A crop of a large random image with its corner at (x, y)."""
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros(1, 3, 400, 500)
     for cell in (4, 9, 20, 50):

@@ -83,7 +83,7 @@ def test_the_loss_knows_a_right_match_from_a_wrong_one(pairs: FlowPairs) -> None
     wrong = right.roll(columns, dims=2)
     losses = []
     for chance in (right, wrong):
-        estimates.chance = chance
+        estimates.log_probability = chance
         losses.append(float(flow_loss(estimates, still)))
     assert losses[1] - losses[0] == pytest.approx(0.5 * 9.21, abs=0.01)  # - log 1e-4
 

@@ -13,12 +13,12 @@ from qrsc.cli import train_work as training
 from qrsc.cli.app import app
 from qrsc.data.dataset import Dataset, index_data
 from qrsc.flow import FlowPair
-from qrsc.fusion.networks import trained_motion
 from qrsc.learn.fusion.folders import FolderSamples, MixedSamples
 from qrsc.media.image_folder import write_frame
 from qrsc.simulate.output.writers import write_sequence
 from qrsc.simulate.render.clip import ClipFrame
 from qrsc.timing import Readout
+from qrsc.weights import read_notes
 
 from .fusion_toys import ToySamples
 
@@ -115,9 +115,9 @@ def test_a_network_is_trained_on_a_data_set_and_teaches_another(panorama: Path, 
     data = ("--data", panorama, "--layout", "plain", "--share", 1)
     assert "| rsa2-lite |" in train("first", *data, "--motion", "linear")
     first = tmp_path / "first" / "fusion.safetensors"
-    assert trained_motion(first) == "linear"
+    assert read_notes(first)["motion"] == "linear"
     train("second", *data, "--teacher", first)
-    assert trained_motion(tmp_path / "second" / "fusion.safetensors") == "path"
+    assert read_notes(tmp_path / "second" / "fusion.safetensors")["motion"] == "path"
 
 
 @pytest.mark.parametrize(

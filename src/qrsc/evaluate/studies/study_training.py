@@ -17,7 +17,7 @@ from qrsc.evaluate.studies.checked_tables import Table
 from qrsc.evaluate.studies.entries import Manifest, Variant
 from qrsc.evaluate.studies.manifest import table_size
 from qrsc.flow import FlowEstimator, load_flow
-from qrsc.fusion.rsa2.network import MULTIPLE
+from qrsc.fusion.blocks import MULTIPLE
 from qrsc.learn.flow.world_pairs import training_textures
 from qrsc.learn.fusion.losses import TERMS
 from qrsc.learn.fusion.samples import FusionSamples

@@ -1,10 +1,9 @@
-"""How sure the flow network is: each component of the error follows a mixture of two Laplace distributions.
+"""The uncertainty that the flow network predicts: a mixture of two Laplace distributions for each error component.
 
 Convention
-    Two numbers per pixel, `[..., 2, H, W]`: the logit of the share of the narrow distribution, whose scale is
-    1 pixel, and the logarithm of the scale of the wide one, in pixels, kept within `WIDEST`. The narrow one makes the
-    loss an L1 distance where the match is clear; the wide one takes up what cannot be known (Wang et al., SEA-RAFT,
-    2024).
+    Two numbers per pixel, `[..., 2, H, W]`: the logit of the weight of the narrow distribution, whose scale is 1 pixel,
+    and the logarithm of the scale of the wide one, in pixels, clamped to `WIDEST`. The narrow one makes the loss an L1
+    distance where the match is clear; the wide one accounts for ambiguous matches (Wang et al., SEA-RAFT, 2024).
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ WIDEST = math.log(200.0)
 
 
 def negative_log_likelihood(error: Tensor, certainty: Tensor) -> Tensor:
-    """How surprising errors are.
+    """Negative log likelihood of flow errors under the predicted distribution.
 
     Args:
         error: `[B, 2, H, W]`, in pixels.
         certainty: `[B, 2, H, W]`, see above.
 
     Returns:
-        `[B, 1, H, W]`, mean of the two components; at least log 2 - 1e-6.
+        `[B, 1, H, W]`, the mean of the two components; at least log 2 - 1e-6.
     """
     share, scale = certainty[:, :1], _log_scale(certainty)
     size = error.abs()
@@ -36,7 +35,7 @@ def negative_log_likelihood(error: Tensor, certainty: Tensor) -> Tensor:
 
 
 def confidence(certainty: Tensor) -> Tensor:
-    """The probability that a component of the flow is less than 1 pixel off, relative to the best that can be said.
+    """The probability that a component of the flow is less than 1 pixel off, relative to its largest possible value.
 
     Args:
         certainty: `[B, 2, H, W]`.

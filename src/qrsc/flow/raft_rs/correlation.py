@@ -1,9 +1,9 @@
-"""How well the features of two frames match: everywhere, around a flow, and close around it.
+"""Correlation of the features of two frames: of all pairs, in a window around a flow, and locally at a finer grid.
 
 Convention
-    Features `[B, C, h, w]` live on a grid of cells; flows here are in cells, (dx, dy), and a cell's centre is at an
-    integer. A cell of a pooled level covers 2 x 2 of the level before, so that the centre x of the finer level lies at
-    `(x + 0.5) / 2 - 0.5` of the coarser one.
+    Features `[B, C, h, w]` are defined on a grid of cells; flows here are in cells, (dx, dy), and cell centres lie at
+    integer coordinates. A cell of a pooled level covers 2 x 2 cells of the level below, so that position x of the finer
+    level is `(x + 0.5) / 2 - 0.5` of the coarser one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qrsc.warp import pixel_grid
 
 
 def sample_at(values: Tensor, place: Tensor) -> Tensor:
-    """Values `[B, C, h, w]` at places `[B, 2, h', w']` (x, y), bilinear, 0 outside, in float32: `[B, C, h', w']`."""
+    """Sample `[B, C, h, w]` at positions `[B, 2, h', w']` (x, y), bilinearly, 0 outside: `[B, C, h', w']`, float32."""
     height, width = values.shape[-2:]
     x = (place[:, 0] + 0.5) * (2.0 / width) - 1.0
     y = (place[:, 1] + 0.5) * (2.0 / height) - 1.0
@@ -25,10 +25,11 @@ def sample_at(values: Tensor, place: Tensor) -> Tensor:
 
 
 def standardised(features: Tensor) -> Tensor:
-    """Features `[B, C, h, w]` without what the whole frame has in common, each cell's of mean size 1; float32.
+    """Features `[B, C, h, w]` minus their mean over the frame, each cell scaled to a root mean square of 1; float32.
 
-    Even random features then match sharply: correlations of unrelated cells have a spread of about 1, and a cell with
-    itself has the square root of C. From there training starts, instead of from matches that are all alike.
+    Even random features then give distinct matches: correlations of unrelated cells have a standard deviation of about
+    1, and a cell's correlation with itself is the square root of C. Training starts from there, instead of from matches
+    that are all alike.
     """
     features = features.float()
     features = features - features.mean(dim=(2, 3), keepdim=True)
@@ -36,7 +37,7 @@ def standardised(features: Tensor) -> Tensor:
 
 
 def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> tuple[Tensor, Tensor]:
-    """A first flow of any length: where each cell's best matches lie in the other frame, on average.
+    """An initial flow of any length: the mean position of each cell's matches in the other frame, by a softmax.
 
     Args:
         source, target: `[B, C, h, w]`.
@@ -44,18 +45,18 @@ def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> tuple[Ten
 
     Returns:
         flow: `[B, 2, h, w]`, in cells.
-        chance: `[B, h w, h w]`, logarithm of the probability that a cell (row) matches a cell of the other (column).
+        log_probability: `[B, h w, h w]`, that a cell (row) matches a cell of the other frame (column).
     """
     batch, _, height, width = source.shape
     grid = pixel_grid(height, width, device=source.device)
     scores = _all_pairs(source, target) * sharpness  # [B, h w, h w]
-    chance = torch.log_softmax(scores, dim=-1)
-    place = chance.exp() @ grid.flatten(1).t()  # [B, h w, 2]
-    return place.transpose(1, 2).reshape(batch, 2, height, width) - grid, chance
+    log_probability = torch.log_softmax(scores, dim=-1)
+    place = log_probability.exp() @ grid.flatten(1).t()  # [B, h w, 2]
+    return place.transpose(1, 2).reshape(batch, 2, height, width) - grid, log_probability
 
 
 def correlation_pyramid(source: Tensor, target: Tensor, levels: int) -> list[Tensor]:
-    """The correlation of every cell with every cell, and with ever larger blocks of cells of the other frame.
+    """The correlation of every cell with every cell of the other frame, and with blocks of cells of doubling size.
 
     Returns:
         `levels` tensors `[B h w, 1, h / 2**l, w / 2**l]`, float32.
@@ -69,12 +70,12 @@ def correlation_pyramid(source: Tensor, target: Tensor, levels: int) -> list[Ten
 
 
 def look_up(pyramid: list[Tensor], flow: Tensor, radius: int) -> Tensor:
-    """The correlations in a window around where a flow points, on every level.
+    """The correlations in a window around the target of a flow, on every level.
 
     Args:
         pyramid: from `correlation_pyramid`.
         flow: `[B, 2, h, w]`, in cells.
-        radius: the window is `2 radius + 1` cells wide, on each level.
+        radius: the window is `2 radius + 1` cells wide on each level.
 
     Returns:
         `[B, levels (2 radius + 1)**2, h, w]`, float32.
@@ -92,10 +93,10 @@ def look_up(pyramid: list[Tensor], flow: Tensor, radius: int) -> Tensor:
 
 
 def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int) -> Tensor:
-    """The correlation with the cells close around where a flow points, for grids too fine to hold all pairs.
+    """The correlation with the cells around the target of a flow, for grids too fine to store all pairs.
 
-    The target is brought to the source's grid by the flow first, then rows are multiplied with rows, and of each
-    product the band around the diagonal is kept. That does `w / (2 radius + 1)` times the arithmetic that is needed,
+    The target features are warped to the source's grid by the flow, then rows are multiplied with rows, and the band
+    around the diagonal of each product is kept. That takes `w / (2 radius + 1)` times the arithmetic that is needed,
     and is still faster than shifting and multiplying, on a CPU and on a GPU.
 
     Args:
@@ -108,7 +109,7 @@ def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int)
     channels, height, width = source.shape[1:]
     window = 2 * radius + 1
     moved = sample_at(target, flow + pixel_grid(height, width, device=flow.device)).to(source.dtype)
-    beyond = radius + -(width + 2 * radius) % 8  # products of lengths in eights are much faster on a GPU
+    beyond = radius + -(width + 2 * radius) % 8  # lengths in multiples of 8 are much faster on a GPU
     moved = F.pad(moved, [radius, beyond, radius, radius]).permute(0, 2, 1, 3).contiguous()  # [B, h + .., C, w + ..]
     rows = source.permute(0, 2, 3, 1).contiguous() * channels**-0.5  # [B, h, w, C]
     column = torch.arange(width, device=flow.device)[:, None] + torch.arange(window, device=flow.device)
@@ -118,6 +119,6 @@ def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int)
 
 
 def _all_pairs(source: Tensor, target: Tensor) -> Tensor:
-    """`[B, h w, h' w']`, of mean size 1 for unrelated features of size 1."""
+    """Correlation of all pairs of cells, `[B, h w, h' w']`; standard deviation 1 for unrelated features of scale 1."""
     products = source.flatten(2).transpose(1, 2) @ target.flatten(2)
     return products.mul(source.shape[1] ** -0.5)

@@ -1,4 +1,4 @@
-"""What the flow network sees in one frame: features at a quarter, an eighth and a sixteenth of its size."""
+"""The encoder of the flow network: features at a quarter, an eighth and a sixteenth of a frame's resolution."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-GROUP = 16  # channels that are normalised together
+GROUP = 16  # channels of a group in group normalisation
 
 
 class Features(NamedTuple):
     """The features of a batch of frames, `[B, C, H / stride, W / stride]`.
 
     Attributes:
-        quarter, eighth, sixteenth: by stride.
+        quarter, eighth, sixteenth: with strides 4, 8 and 16.
     """
 
     quarter: Tensor
@@ -23,7 +23,7 @@ class Features(NamedTuple):
 
 
 class ResidualBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a short cut, normalised over groups of channels."""
+    """Two 3 x 3 convolutions with group normalisation and a skip connection."""
 
     def __init__(self, channels_in: int, channels: int, stride: int = 1) -> None:
         super().__init__()
@@ -41,10 +41,10 @@ class ResidualBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A residual network to a sixteenth of the size, whose finer features also know what the coarser ones found.
+    """A residual network down to stride 16, whose coarser features are added to the finer ones (top-down pathway).
 
     Args:
-        stem: channels at half the size.
+        stem: channels at stride 2.
         widths: channels at strides 4, 8 and 16.
         depths: residual blocks at strides 4, 8 and 16.
     """
@@ -76,7 +76,7 @@ class Encoder(nn.Module):
 
 
 def group_norm(channels: int) -> nn.GroupNorm:
-    """Normalisation over groups of `GROUP` channels; independent of the batch, so that a frame's flow is its own."""
+    """Group normalisation: independent of the batch, so that the flow of a pair does not depend on other pairs."""
     return nn.GroupNorm(max(1, channels // GROUP), channels)
 
 

@@ -1,10 +1,10 @@
-"""The flow network: matches everywhere, refined at an eighth of the frame's size and then at a quarter.
+"""The flow network: a global match, refined at an eighth of the frame's resolution and then at a quarter.
 
-It is of the RAFT family (Teed and Deng, 2020): a recurrent step looks up the correlation of features around the
-present flow and improves it. Three things differ. The flow starts from a softmax over all matches, so that motion of
-any length is in reach of few steps. Both directions of a pair are one batch over shared features. And the last steps
-work at a quarter of the size with the frames' own pixels: the second frame is brought onto the first by the present
-flow, and what differs is part of the evidence. That is where small motion gets its precision.
+It belongs to the RAFT family (Teed and Deng, 2020): a recurrent step looks up the correlation of features around the
+current flow and updates it. Three things differ. The flow is initialised by a softmax over all matches, so that few
+steps suffice for motion of any length. Both directions of a pair are one batch over shared features. And the last steps
+work at a quarter of the resolution with the pixels of the frames: the second frame is warped to the first by the
+current flow, and their difference is an input of the update. That is where small motion gets its precision.
 
 Convention
     Flows are in pixels of the frame, (dx, dy), on every grid. The batch of a result holds the flows from first to
@@ -36,16 +36,16 @@ MULTIPLE = 16  # both sides of a frame must be a multiple of this
 
 @dataclass(frozen=True)
 class NetworkSize:
-    """How large the network is. The defaults are the shipped one.
+    """The size of the network. The defaults are those of the shipped weights.
 
     Attributes:
         stem, widths, depths: of the encoder.
-        matching: channels of the features that are compared at strides 8 and 16.
+        matching: channels of the features that are correlated at strides 8 and 16.
         fine_matching: the same at stride 4.
         hidden, fine_hidden: channels of the recurrent states at strides 8 and 4.
-        levels, radius: of the correlation looked up at stride 8.
-        fine_radius: of that at stride 4.
-        steps, fine_steps: how many recurrent steps are taken at strides 8 and 4.
+        levels, radius: of the correlation lookup at stride 8.
+        fine_radius: of the local correlation at stride 4.
+        steps, fine_steps: number of recurrent steps at strides 8 and 4.
     """
 
     stem: int = 48
@@ -64,23 +64,23 @@ class NetworkSize:
 
 @dataclass
 class Estimates:
-    """What the network found, step by step; the last of `fine` is the result.
+    """The output of the network after every step; the last of `fine` is the result.
 
     Attributes:
         initial: `[2 B, 2, H / 16, W / 16]`, the flow of the global match.
-        chance: `[2 B, N, N]`, with N cells of stride 16: logarithms of the probabilities behind it.
-        coarse: one `[2 B, 4, H / 4, W / 4]` per step at stride 8: flow and certainty (see `certainty.py`).
+        log_probability: `[2 B, N, N]`, with N cells of stride 16, of the matches behind it.
+        coarse: one `[2 B, 4, H / 4, W / 4]` per step at stride 8: flow and uncertainty (see `certainty.py`).
         fine: one `[2 B, 4, H, W]` per step at stride 4.
     """
 
     initial: Tensor
-    chance: Tensor
+    log_probability: Tensor
     coarse: list[Tensor] = field(default_factory=list)
     fine: list[Tensor] = field(default_factory=list)
 
 
 class FlowNetwork(nn.Module):
-    """Both flows of frame pairs; see the module's description."""
+    """Forward and backward flow of pairs of frames; see the module's description."""
 
     def __init__(self, size: NetworkSize | None = None) -> None:
         super().__init__()
@@ -104,32 +104,33 @@ class FlowNetwork(nn.Module):
         """Flows of pairs of frames `[B, 3, H, W]` in [0, 1], H and W multiples of `MULTIPLE`.
 
         Args:
-            every_step: also enlarge what the steps before the last found, for training.
-            start: `[2 B, 2, H / 8, W / 8]`, where the steps shall start, in place of where the global match puts them.
+            every_step: also upsample the flows before the last step, for training.
+            start: `[2 B, 2, H / 8, W / 8]`, the initial flow in place of the global match.
         """
         frames = torch.cat([first, second])
         others = torch.cat([second, first])
         quarter, eighth, sixteenth = self.encoder(frames)
-        flow, initial, chance = self._start(self.to_global(sixteenth))
+        flow, initial, log_probability = self._start(self.to_global(sixteenth))
         flow, state, coarse = self._coarse_steps(eighth, flow if start is None else start, every_step)
         flow, fine = self._fine_steps(frames, others, quarter, flow, state, every_step)
-        return Estimates(initial, chance, coarse, fine)
+        return Estimates(initial, log_probability, coarse, fine)
 
     def rough(self, first: Tensor, second: Tensor) -> Tensor:
-        """Flows without the last steps: `[2 B, 2, H / 4, W / 4]`, for pairs as `forward` takes them."""
+        """Flows without the steps at stride 4, `[2 B, 2, H / 4, W / 4]`, of pairs as for `forward`."""
         _, eighth, sixteenth = self.encoder(torch.cat([first, second]))
         return self._coarse_steps(eighth, self._start(self.to_global(sixteenth))[0], False)[0]
 
     def _start(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The global match, in pixels: at stride 8 to go on from, at stride 16 as found, and the chances behind it."""
+        """The global match, in pixels: upsampled to stride 8, at stride 16, and the log probabilities behind it."""
         with torch.autocast(features.device.type, enabled=False):
             features = standardised(features)
-            cells, chance = global_match(features, _exchanged(features), self.sharpness.exp())
+            cells, log_probability = global_match(features, _exchanged(features), self.sharpness.exp())
             initial = 16.0 * cells
-            return F.interpolate(initial, scale_factor=2.0, mode="bilinear", align_corners=False), initial, chance
+            flow = F.interpolate(initial, scale_factor=2.0, mode="bilinear", align_corners=False)
+            return flow, initial, log_probability
 
     def _coarse_steps(self, features: Tensor, flow: Tensor, every_step: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The flow after the steps at stride 8, on the grid of stride 4; the state; and what was found on the way."""
+        """The flow after the steps at stride 8, on the grid of stride 4; the state; and the flows after each step."""
         state, context = self.to_state(features).chunk(2, dim=1)
         state, context = torch.tanh(state), F.relu(context)
         matching = self.to_matching(features)
@@ -150,7 +151,7 @@ class FlowNetwork(nn.Module):
     def _fine_steps(
         self, frames: Tensor, others: Tensor, features: Tensor, flow: Tensor, state: Tensor, every_step: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        """The steps at stride 4, from a flow and a state at strides 4 and 8: the last flow, and flows at full size."""
+        """The steps at stride 4, from a flow at stride 4 and a state at stride 8: the last flow, and full-size ones."""
         matching = standardised(self.to_fine_matching(features)).to(features.dtype)
         state = F.interpolate(state, scale_factor=2.0, mode="bilinear", align_corners=False)
         state, context = self.to_fine_state(torch.cat([features, state], dim=1)).chunk(2, dim=1)
@@ -170,20 +171,20 @@ class FlowNetwork(nn.Module):
 
 
 def parameter_count(network: nn.Module) -> int:
-    """How many numbers a network has learned."""
+    """Number of parameters of a network."""
     return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _exchanged(features: Tensor) -> Tensor:
-    """The features of the other frame of each pair: the two halves of the batch change places."""
+    """The features of the other frame of each pair: the two halves of the batch swapped."""
     first, second = features.chunk(2)
     return torch.cat([second, first])
 
 
 def _difference(frames: Tensor, others: Tensor, flow: Tensor) -> Tensor:
-    """What differs once the other frame is brought onto this one, 0 outside of it: `[B, 3, H, W]`.
+    """Difference of a frame and the other frame warped to it, 0 where that is outside: `[B, 3, H, W]`.
 
-    It is taken in float32. In bfloat16 a frame is good to 1 part in 256, which is as much as is left to see here.
+    In float32: bfloat16 resolves 1 part in 256 of a frame, which is as large as the differences here.
     """
     height, width = frames.shape[-2:]
     full = F.interpolate(flow, size=(height, width), mode="bilinear", align_corners=False)

@@ -1,4 +1,4 @@
-"""One step of the flow network: from what matches around the present flow to a better flow."""
+"""The recurrent update of the flow network: from correlations around the current flow to a better flow."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-OUTPUTS = 4  # dx, dy, and the two numbers that say how sure they are; see qrsc.flow.raft_rs.certainty
+OUTPUTS = 4  # dx, dy, and the two numbers of their uncertainty; see qrsc.flow.raft_rs.certainty
 
 
 def aligned(channels: int) -> int:
-    """The next multiple of 8: matrix units take channels in eights, and other counts fall to far slower kernels."""
+    """The next multiple of 8: tensor cores take channels in multiples of 8, other counts get far slower kernels."""
     return -(-channels // 8) * 8
 
 
 def gather_evidence(parts: list[Tensor], dtype: torch.dtype) -> Tensor:
-    """What is known, side by side, with channels of 0 up to a multiple of 8: `[B, C, h, w]` in a dtype."""
+    """Concatenate the inputs of an update, padded with zero channels to a multiple of 8: `[B, C, h, w]` of a dtype."""
     channels = sum(part.shape[1] for part in parts)
     batch, _, height, width = parts[0].shape
     filler = parts[0].new_zeros((batch, aligned(channels) - channels, height, width), dtype=dtype)
@@ -24,12 +24,12 @@ def gather_evidence(parts: list[Tensor], dtype: torch.dtype) -> Tensor:
 
 
 class Update(nn.Module):
-    """A gated recurrent step on a grid of cells.
+    """A gated recurrent update on a grid of cells.
 
     Args:
-        evidence: channels of what is known about the match at the present flow; see `aligned`.
-        hidden: channels of the state, and of the context that does not change from step to step.
-        motion: channels that the evidence is condensed to.
+        evidence: channels of the inputs at the current flow, a multiple of 8; see `aligned`.
+        hidden: channels of the state, and of the context, which is the same in all steps.
+        motion: channels of the motion features computed from the inputs.
     """
 
     def __init__(self, evidence: int, hidden: int, motion: int) -> None:
@@ -47,7 +47,7 @@ class Update(nn.Module):
         self.head = nn.Sequential(nn.Conv2d(hidden, hidden, 3, padding=1), nn.ReLU(), nn.Conv2d(hidden, OUTPUTS, 1))
 
     def forward(self, state: Tensor, context: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
-        """The next state, and what to do to the flow.
+        """The next state, and the update of the flow.
 
         Args:
             state, context: `[B, hidden, h, w]`.
@@ -55,7 +55,7 @@ class Update(nn.Module):
 
         Returns:
             state: `[B, hidden, h, w]`, between -1 and 1.
-            outputs: `[B, 4, h, w]`: a change of the flow, then the new certainty.
+            outputs: `[B, 4, h, w]`: the change of the flow, then its uncertainty.
         """
         motion = F.relu(self.motion(F.relu(self.from_evidence(evidence))))
         x = self.mix(torch.cat([state, context, motion], dim=1))
@@ -67,7 +67,7 @@ class Update(nn.Module):
 
 
 class Upsampler(nn.Module):
-    """Enlarges flows: each new pixel is a mixture of the 3 x 3 cells around it, with weights read from the state."""
+    """Convex upsampling: each new pixel is a weighted mean of the 3 x 3 cells around it, weights from the state."""
 
     def __init__(self, hidden: int, factor: int) -> None:
         super().__init__()
@@ -77,10 +77,10 @@ class Upsampler(nn.Module):
         )
 
     def forward(self, values: Tensor, state: Tensor) -> Tensor:
-        """Values `[B, C, h, w]` (not scaled) as `[B, C, factor h, factor w]`, float32."""
+        """Upsample `[B, C, h, w]` to `[B, C, factor h, factor w]`, float32; values are not scaled."""
         batch, channels, height, width = values.shape
         factor = self.factor
-        weights = 0.25 * self.weights(state).float()  # a quarter: the mixtures start soft
+        weights = 0.25 * self.weights(state).float()  # a quarter: the weights start out nearly equal
         weights = weights.reshape(batch, 1, 9, factor * factor, height, width).softmax(dim=2)
         around = F.pad(values.float(), (1, 1, 1, 1), mode="replicate")
         shifted = [around[:, :, y : y + height, x : x + width] for y in range(3) for x in range(3)]

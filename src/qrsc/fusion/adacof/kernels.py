@@ -1,9 +1,9 @@
 """`adacof` as Triton kernels: one launch for all taps and frames, forward and backward.
 
-A program takes a run of pixels of one frame and goes over the taps; samples are read where they are needed and summed
-in float32. Per pixel and tap that is 6 bytes (bfloat16) of weights and offsets, which is what bounds it: the samples
-themselves lie close together and come from the cache. Gradients of the frames, which gates ask for, are scattered by
-atomic additions.
+A program takes a run of pixels of one frame and loops over the taps; samples are read where they are needed and summed
+in float32. Weights and offsets are 6 bytes (bfloat16) per pixel and tap, and reading them is the bottleneck: the
+samples themselves lie close together and come from the cache. Gradients of the frames, which the gates need, are
+scattered by atomic additions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 128  # pixels a program
+BLOCK = 128  # pixels per program
 
 
 @triton.jit
 def _corners(plane, a, b, c, d):  # type: ignore[no-untyped-def]  # Triton's own types
-    """The four pixels around a place, which are inside the frame always: the upper two, then the lower two."""
+    """The four pixels around a position, all inside the frame: the upper two, then the lower two."""
     left_top = tl.load(plane + a).to(tl.float32)
     right_top = tl.load(plane + b).to(tl.float32)
     left_bottom = tl.load(plane + c).to(tl.float32)
@@ -31,7 +31,7 @@ def _corners(plane, a, b, c, d):  # type: ignore[no-untyped-def]  # Triton's own
 
 @triton.jit
 def _sample(plane, a, b, c, d, right_part, upper, lower):  # type: ignore[no-untyped-def]  # Triton's own types
-    """From the four pixels around a place, with weights of the two rows."""
+    """Interpolate the four pixels around a position, with weights of the two rows."""
     left_top, right_top, left_bottom, right_bottom = _corners(plane, a, b, c, d)
     above = left_top + (right_top - left_top) * right_part
     below = left_bottom + (right_bottom - left_bottom) * right_part
@@ -60,8 +60,8 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     column = pixel - row * width
     picture = frames + number * C * size
     taps = number * K * K * size + pixel
-    # A sum for each channel, so that a thread is a pixel and works out its places once: 1.0 ms for three frames of
-    # 1920 x 1088 on an H200, 2.8 ms with channels as a second side of the block.
+    # One sum per channel, so that a thread is a pixel and computes its positions once: 1.0 ms for three frames of
+    # 1920 x 1088 on an H200, 2.8 ms with channels as a second dimension of the block.
     first = tl.zeros((BLOCK,), dtype=tl.float32)
     second = tl.zeros((BLOCK,), dtype=tl.float32)
     third = tl.zeros((BLOCK,), dtype=tl.float32)
@@ -106,7 +106,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
 
 @triton.jit
 def _slopes(plane, a, b, c, d, across, down, coming):  # type: ignore[no-untyped-def]  # Triton's own types
-    """A sample, and how it changes along x and y, times the gradient that comes in."""
+    """A sample and its derivatives along x and y, times the incoming gradient."""
     left_top, right_top, left_bottom, right_bottom = _corners(plane, a, b, c, d)
     upper_slope = right_top - left_top
     lower_slope = right_bottom - left_bottom
@@ -118,12 +118,12 @@ def _slopes(plane, a, b, c, d, across, down, coming):  # type: ignore[no-untyped
 
 @triton.jit
 def _scatter(plane, a, b, c, d, across, upper, lower, coming, inside):  # type: ignore[no-untyped-def]  # Triton's own
-    """Give the four pixels around a place their shares of the gradient, with weights of the two rows."""
+    """Add the gradient to the four pixels around a position, with weights of the two rows."""
     above = upper * coming
     below = lower * coming
     above_right = above * across
     below_right = below * across
-    # Nobody looks at a sum before all are in, so they need no order.
+    # The sums are read only after the kernel, so the additions need no order.
     tl.atomic_add(plane + a, above - above_right, mask=inside, sem="relaxed")
     tl.atomic_add(plane + b, above_right, mask=inside, sem="relaxed")
     tl.atomic_add(plane + c, below - below_right, mask=inside, sem="relaxed")
@@ -247,5 +247,5 @@ def _programs(frames: Tensor) -> tuple[int, int]:
 
 def _constants(frames: Tensor, weights: Tensor) -> dict[str, int]:
     if frames.shape[1] > 4:
-        raise ValueError(f"the kernels take pictures of up to 4 channels; got {tuple(frames.shape)}.")
+        raise ValueError(f"the kernels take images of up to 4 channels; got {tuple(frames.shape)}.")
     return {"C": frames.shape[1], "K": math.isqrt(weights.shape[1]), "BLOCK": BLOCK}

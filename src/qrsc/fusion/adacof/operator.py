@@ -1,4 +1,4 @@
-"""Adaptive collaboration of flows: each output pixel a weighted sum of freely placed samples of its own frame.
+"""Adaptive collaboration of flows: each output pixel is a weighted sum of samples of its frame at free offsets.
 
 Convention
     With K x K taps, tap k = (row, column) counted row by row, at `dilation` pixels from each other,
@@ -6,12 +6,12 @@ Convention
         output(x, y) = sum_k weight_k frame(x + dx_k + alpha_k, y + dy_k + beta_k),
         dx_k = dilation (column - K // 2),  dy_k = dilation (row - K // 2).
 
-    Samples are bilinear; what lies outside the frame takes the nearest edge pixel. Pixel centres lie at whole
-    coordinates. Exactly on a pixel, where a bilinear sample has a kink, the gradient is that towards larger
-    coordinates; outside the frame a sample does not move with its offset, and the offset's gradient is 0.
+    Samples are bilinear; positions outside the frame take the nearest edge pixel. Pixel centres lie at integer
+    coordinates. Exactly on a pixel, where bilinear interpolation has a kink, the gradient is the one towards larger
+    coordinates; outside the frame a sample does not depend on its offset, and the offset's gradient is 0.
 
-Sums are float32 (float64 for float64) whatever the inputs are, and nothing of K^2 times the picture is kept: the
-gradients read the samples again.
+Sums are float32 (float64 for float64) for any input dtype. Nothing of K^2 times the image's size is stored for the
+backward pass, which computes the samples again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from torch import Tensor
 
 
 def adacof(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int = 1) -> Tensor:
-    """Sum the samples of every pixel; see the module's description.
+    """Sum the samples of each pixel; see the module's description.
 
-    On a CUDA device with Triton all taps and frames are one launch; elsewhere it is a loop over the taps.
+    On a CUDA device with Triton all taps and frames are one kernel launch; elsewhere it is a loop over the taps.
 
     Args:
         frames: `[N, C, H, W]`.
         weights: `[N, K * K, H, W]`.
         alpha: `[N, K * K, H, W]`, offsets to the right, in pixels.
-        beta: `[N, K * K, H, W]`, offsets downwards.
-        dilation: distance of the taps.
+        beta: `[N, K * K, H, W]`, offsets downwards, in pixels.
+        dilation: distance between taps, in pixels.
 
     Returns:
         `[N, C, H, W]`, dtype of the frames.
@@ -47,13 +47,13 @@ def adacof(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilatio
 def has_triton() -> bool:
     """Whether Triton's kernels can be used."""
     try:
-        import triton  # noqa: F401  # asks whether it is there
+        import triton  # noqa: F401  # only to see whether it is installed
     except ImportError:
         return False
     return torch.cuda.is_available()
 
 
-# --- one operator for all devices, opaque to torch.compile ---
+# --- a custom operator, opaque to torch.compile ---
 
 
 @torch.library.custom_op("qrsc::adacof", mutates_args=())
@@ -113,7 +113,7 @@ _forward.register_autograd(_gradients, setup_context=_keep)
 
 
 def loop_forward(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int) -> Tensor:
-    """`adacof` without gradients, by torch alone."""
+    """`adacof` without gradients, in plain PyTorch."""
     precise = _precise(frames)
     padded = F.pad(precise, (0, 1, 0, 1), mode="replicate")
     total = torch.zeros_like(precise, memory_format=torch.contiguous_format)
@@ -126,10 +126,10 @@ def loop_forward(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, d
 def loop_backward(
     gradient: Tensor, frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int, to_frames: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients with respect to frames (empty unless asked for), weights, alpha and beta.
+    """Gradients with respect to frames (empty unless `to_frames`), weights, alpha and beta.
 
-    The four pixels around a place are gathered by number: `grid_sample` scales places and back, and after its rounding
-    one that lies exactly on a pixel has the slope of either side.
+    The four pixels around a position are gathered by index. `grid_sample` rescales coordinates, and after its rounding
+    a position exactly on a pixel may get the slope of either side.
     """
     precise = _precise(frames)
     gradient = gradient.to(precise.dtype)
@@ -161,7 +161,7 @@ def loop_backward(
 
 
 def _places(alpha: Tensor, beta: Tensor, dilation: int, dtype: torch.dtype) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Each tap with where it samples, x and y `[N, H, W]`, in pixels and not yet kept inside the frame."""
+    """Yield each tap and its sampling positions x and y, `[N, H, W]`, in pixels, not yet clamped to the frame."""
     taps, height, width = alpha.shape[-3:]
     side = math.isqrt(taps)
     columns = torch.arange(width, dtype=dtype, device=alpha.device)
@@ -174,7 +174,7 @@ def _places(alpha: Tensor, beta: Tensor, dilation: int, dtype: torch.dtype) -> I
 
 
 def _grid(x: Tensor, y: Tensor) -> Tensor:
-    """Places for `grid_sample` on frames with one more column and row: `[N, H, W, 2]`."""
+    """Positions for `grid_sample` on frames padded by one column and row: `[N, H, W, 2]`."""
     height, width = x.shape[-2:]
     return torch.stack(
         [x.clamp(0, width - 1).mul_(2.0 / width).sub_(1.0), y.clamp(0, height - 1).mul_(2.0 / height).sub_(1.0)], -1

@@ -1,8 +1,8 @@
-"""The light sibling of RSA^2-Net: 2-D and separable convolutions at a quarter of the frames' size.
+"""The small counterpart of RSA^2-Net: 2-D and separable convolutions at a quarter of the frames' resolution.
 
-It starts as `mean_fusion` and learns for every frame a small kernel that sharpens or smooths it, and how much it
-counts. Kernels add up to 1 and weights, too, so that colours cannot drift. What comes of that is polished, see
-`qrsc.fusion.lite.polish`: most of its operations are there.
+It is initialised as `mean_fusion`, and learns for every pixel of every frame a small kernel that sharpens or smooths
+it, and a weight. Kernels sum to 1, and so do weights, so that colours cannot drift. The result is refined at half the
+resolution, where most of the operations are; see `qrsc.fusion.lite.polish`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.coherent import restored, visible_detail
+from qrsc.fusion.blocks import FIELD_SCALE, INVALID, Pictures, start_at_zero
+from qrsc.fusion.denoise import restored, visible_detail
 from qrsc.fusion.lite.polish import UNLIKE_SCALE, Polish
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
-from qrsc.fusion.rsa2.encoder import start_at_zero
-from qrsc.fusion.rsa2.heads import INVALID, Pictures
-from qrsc.fusion.rsa2.network import FIELD_SCALE
 
-STRIDE = 4  # pixels of the frame a cell of the finest features
-# Unlike frames have weights down to e^-40 in the mean; what the network adds must be able to bring them back.
+STRIDE = 4  # of the finest features, in pixels of the frame
+# Frames that disagree have weights down to e^-40 in the mean; the network must be able to raise them again.
 LEAST_PRIOR = -2.0 * INVALID
 
 
 @dataclass(frozen=True)
 class LiteOptions:
-    """How the network is built.
+    """The network's architecture.
 
     Attributes:
-        widths: channels at 1/4, 1/8 and 1/16 of the size.
-        depths: blocks there; the first two twice, on the way down and up.
-        kernel: side of the kernels.
-        calm: for frames whose detail was weighed (see `qrsc.fusion.coherent.calmed`), which the paper does not do: look
-            also at what was taken away, and say how much of it comes back.
-        polish, polishes: channels of the convolutions that look at the result, and pairs of them; 0 channels leave it
-            as it is.
+        widths: channels at 1/4, 1/8 and 1/16 of the resolution.
+        depths: blocks at these; the first two occur twice, on the way down and on the way up.
+        kernel: side of the kernels, in pixels.
+        calm: for denoised frames (see `qrsc.fusion.denoise.calmed`); not in the paper. The removed detail is an input,
+            and the network decides how much of it is restored.
+        polish, polishes: channels of the refining convolutions, and number of pairs; 0 channels is no refinement.
     """
 
     widths: tuple[int, int, int] = (48, 64, 96)
@@ -49,7 +46,7 @@ class LiteOptions:
 
 
 class LiteNetwork(nn.Module):
-    """Fuses T >= 1 frames; see the module's description."""
+    """Fuse any number T >= 1 of frames; see the module's description."""
 
     def __init__(self, options: LiteOptions | None = None) -> None:
         super().__init__()
@@ -68,19 +65,19 @@ class LiteNetwork(nn.Module):
         self.up_fine = Blocks(fine, options.depths[0])
         self.finish = nn.Conv2d(fine, fine, 3, padding=1)
         self.head = nn.Conv2d(fine, (taps + 1) * STRIDE**2 + 2 * options.calm, 1)
-        # PyTorch's own first weights everywhere else: features of a tenth. With features of 1, as RSA^2-Net has them, a
-        # step changes kernels by ten times as much: on eight samples to be learned by heart, +0.3 dB after 200 steps in
-        # place of +3.2.
+        # PyTorch's default initialisation everywhere else gives features of about 0.1. With features of 1, as in
+        # RSA^2-Net, a step changes the kernels ten times as much: overfitting to eight samples, +0.3 dB after 200 steps
+        # instead of +3.2.
         start_at_zero(self.head)
         if options.polish:
             self.polish = Polish(calm=options.calm, around=2 * fine, width=options.polish, pairs=options.polishes)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
-        """One frame `[B, 3, H, W]` from several whose sides are multiples of 16.
+        """Fuse frames to `[B, 3, H, W]`; H and W are multiples of `qrsc.fusion.blocks.MULTIPLE`.
 
         Args:
-            aligned: the frames, float; see there.
-            mean: `[B, 1, 3, 1, 1]` from `input_mean`, of the whole frames when these are tiles of them.
+            aligned: the frames, float.
+            mean: `[B, 1, 3, 1, 1]` from `input_mean`; for tiles, that of the whole frames.
         """
         frames = aligned.frames
         mean = self.input_mean(aligned) if mean is None else mean
@@ -104,11 +101,11 @@ class LiteNetwork(nn.Module):
         return polished
 
     def input_mean(self, aligned: AlignedFrames) -> Tensor:
-        """The mean of every colour over frames and pixels, which the network does not get to see."""
+        """The mean of each colour over frames and pixels, which is subtracted from the input."""
         return aligned.frames.mean((1, 3, 4), keepdim=True)
 
     def _inputs(self, aligned: AlignedFrames, pictures: Pictures, prior: Tensor, mean: Tensor) -> Tensor:
-        """`[B T, C, H / 4, W / 4]`: what has detail pixel by pixel, what is smooth by its mean."""
+        """`[B T, C, H / 4, W / 4]`: detailed inputs with all pixels as channels, smooth ones as block means."""
         frames = aligned.frames
         unlike = UNLIKE_SCALE * (frames - frames[:, aligned.centre, None])
         parts = [frames - mean, unlike, pictures.valid]
@@ -128,7 +125,7 @@ class LiteNetwork(nn.Module):
         return result
 
     def _read(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Kernels `[B T, K K, H, W]`, scores `[B T, 1, H, W]` and gates `[B T, 2, H, W]`, of calm frames."""
+        """Kernels `[B T, K K, H, W]`, scores `[B T, 1, H, W]` and, for calmed frames, gates `[B T, 2, H, W]`."""
         found = self.head(features).float()
         dense, smooth = found.split([found.shape[1] - 2 * self.options.calm, 2 * self.options.calm], 1)
         dense = F.pixel_shuffle(dense, STRIDE)
@@ -138,7 +135,7 @@ class LiteNetwork(nn.Module):
 
 
 class Blocks(nn.Module):
-    """Separable residual blocks, and before them a look at the mean of the frames and at the centre one."""
+    """Separable residual blocks, after an exchange with the mean over frames and the centre frame."""
 
     def __init__(self, channels: int, depth: int) -> None:
         super().__init__()
@@ -146,7 +143,7 @@ class Blocks(nn.Module):
         self.around = nn.ModuleList(nn.Conv2d(channels, channels, 5, padding=2, groups=channels) for _ in range(depth))
         self.widen = nn.ModuleList(nn.Conv2d(channels, 2 * channels, 1) for _ in range(depth))
         self.narrow = nn.ModuleList(nn.Conv2d(2 * channels, channels, 1) for _ in range(depth))
-        # Residual branches start at nearly nothing, which takes the place of normalisation.
+        # Residual branches start near zero, which makes normalisation unnecessary.
         for layer in (self.look, *self.narrow):
             assert isinstance(layer, nn.Conv2d)
             assert layer.bias is not None
@@ -154,7 +151,7 @@ class Blocks(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, features: Tensor, centre: int, count: int) -> Tensor:
-        """`[B T, C, h, w]` of `count` frames each to the same shape."""
+        """Features `[B T, C, h, w]`, with T = `count`, to the same shape."""
         each = features.reshape(-1, count, *features.shape[1:])
         others = torch.cat([each.mean(1, keepdim=True), each[:, centre : centre + 1]], 2).expand(-1, count, -1, -1, -1)
         features = features + self.look(torch.cat([each, others], 2).flatten(0, 1))
@@ -164,11 +161,11 @@ class Blocks(nn.Module):
 
 
 def filter_pictures(pictures: Tensor, kernels: Tensor) -> Tensor:
-    """Pictures under kernels of their own at each pixel, made to add up to 1.
+    """Filter images with a kernel for each pixel; the kernels sum to 1.
 
     Args:
         pictures: `[N, 3, H, W]`.
-        kernels: `[N, K * K, H, W]`, added to the kernel that changes nothing; their mean is removed.
+        kernels: `[N, K * K, H, W]`, without their mean the difference from the identity kernel.
 
     Returns:
         `[N, 3, H, W]`.

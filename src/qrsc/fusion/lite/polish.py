@@ -1,9 +1,10 @@
-"""A last look at every pixel of a fused frame.
+"""Refinement of a fused frame by a learned residual.
 
-What `rsa2-lite` finds at a quarter of the size are kernels and weights for the frames' own pixels; the error that is
-left is fine: on simulated clips, more than half of it changes over a pixel or two. A few convolutions at half the size
-see the result beside what each side of the clip would have made different, and add what is missing. With them the
-network gained 0.37 dB; behind RSA^2-Net, which works on pixels itself, they learned to add nothing.
+At a quarter of the resolution `rsa2-lite` predicts kernels and weights for the frames' own pixels. The error that is
+left is fine: on simulated clips, more than half of it varies over a pixel or two. A few convolutions at half the
+resolution see the result and how the frames before and after the centre frame differ from it, and predict the residual.
+With them the network gained 0.37 dB; after RSA^2-Net, which works at full resolution itself, they learned to add
+nothing.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.coherent import visible_detail
-from qrsc.fusion.rsa2.encoder import start_at_zero
+from qrsc.fusion.blocks import start_at_zero
+from qrsc.fusion.denoise import visible_detail
 
-STRIDE = 2  # pixels of the frame a cell of the convolutions
-AROUND = 2  # their cells a cell of the features that say what is around
-# Differences between frames are small wherever they matter.
+STRIDE = 2  # of the convolutions, in pixels of the frame
+AROUND = 2  # stride of the context features, in cells of the convolutions
+# Differences between frames are small where they matter; this brings them to the range of the other inputs.
 UNLIKE_SCALE = 4.0
-# Of the range that the result or the centre frame has within 3 x 3 pixels, how much can be added: nothing where both
-# are plain.
+# The residual is at most this part of the range of values within 3 x 3 pixels of the result or of the centre frame: 0
+# where both are flat.
 LARGEST = 0.5
-CHANNELS = 14  # of what is seen of a result; one more of calmed frames
+CHANNELS = 14  # of the input; one more with calmed frames
 
 
 class Polish(nn.Module):
-    """What is missing in a picture, by pairs of convolutions.
+    """A residual network on a fused frame.
 
     Args:
-        calm: the frames are calmed, and what was taken away from them is looked at.
-        around: channels of the features that say what is around, at a quarter of the picture's size.
+        calm: the frames are calmed, and the detail removed from them is an input.
+        around: channels of the context features, at a quarter of the frame's resolution.
         width: channels of the convolutions.
-        pairs: of convolutions, between a first and a last one.
+        pairs: number of residual blocks, of two convolutions each.
     """
 
     def __init__(self, *, calm: bool, around: int, width: int, pairs: int) -> None:
@@ -51,15 +52,15 @@ class Polish(nn.Module):
     def forward(
         self, fused: Tensor, aligned: AlignedFrames, frames: Tensor, weight: Tensor, mean: Tensor, around: Tensor
     ) -> Tensor:
-        """The picture with what was missing, `[B, 3, H, W]`.
+        """Add the predicted residual, `[B, 3, H, W]`.
 
         Args:
-            fused: `[B, 3, H, W]`.
-            aligned: what it was made from.
-            frames: `[B, T, 3, H, W]`, the same frames as the network left them.
-            weight: `[B, T, 1, H, W]`, how much each of them counts.
-            mean: `[B, 3, 1, 1]`, colours that are not to be seen.
-            around: `[B, around, H / 4, W / 4]`.
+            fused: `[B, 3, H, W]`, the fused frame.
+            aligned: the network's input.
+            frames: `[B, T, 3, H, W]`, the frames after filtering by the network.
+            weight: `[B, T, 1, H, W]`, their weights.
+            mean: `[B, 3, 1, 1]`, subtracted from the input.
+            around: `[B, around, H / 4, W / 4]`, context features.
         """
         seen = F.pixel_unshuffle(self._seen(fused, aligned, frames, weight, mean), STRIDE)
         near = F.pixel_shuffle(self.around(around), AROUND)
@@ -71,10 +72,10 @@ class Polish(nn.Module):
         return fused + torch.minimum(torch.maximum(missing, -most), most)
 
     def _seen(self, fused: Tensor, aligned: AlignedFrames, frames: Tensor, weight: Tensor, mean: Tensor) -> Tensor:
-        """The result, and what frames differ from it by, `[B, C, H, W]`."""
+        """The fused frame and the differences of the frames from it, `[B, C, H, W]`."""
         unlike = weight * (frames - fused[:, None])  # [B, T, 3, H, W]
         spread = unlike.abs().sum(1).mean(1, keepdim=True)
-        # However many there are: what the frames before the centre one make different, itself, and those after it.
+        # For any number of frames: the differences of those before the centre frame, its own, and of those after it.
         before, own, after = unlike.tensor_split((aligned.centre, aligned.centre + 1), 1)
         differing = [UNLIKE_SCALE * part for part in (before.sum(1), own.sum(1), after.sum(1), spread)]
         parts = [fused - mean, *differing, weight[:, aligned.centre]]
@@ -84,14 +85,14 @@ class Polish(nn.Module):
 
 
 def _range(picture: Tensor) -> Tensor:
-    """The range of every colour of `[B, 3, H, W]` within 3 x 3 pixels."""
+    """The range (maximum - minimum) of each colour of `[B, 3, H, W]` within 3 x 3 pixels."""
     padded = F.pad(picture, (1, 1, 1, 1), mode="replicate")
     return _extreme(padded, torch.maximum) - _extreme(padded, torch.minimum)
 
 
 def _extreme(padded: Tensor, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """The largest or the smallest value within 3 x 3 pixels, from a picture with a rim of one pixel."""
-    # Along columns, then along rows: less than a tenth of the time of `max_pool2d` on a CPU.
+    """The maximum or minimum within 3 x 3 pixels, from an image padded by one pixel."""
+    # One dimension after the other: less than a tenth of the time of `max_pool2d` on a CPU.
     for dim in (-2, -1):
         size = padded.shape[dim] - 2
         first, middle, last = (padded.narrow(dim, start, size) for start in range(3))

@@ -1,1 +1,1 @@
-"""The paper's fusion network, RSA^2-Net."""
+"""RSA^2-Net, the paper's fusion network: encoders, decoder and heads in `network`; fast convolutions and attention."""

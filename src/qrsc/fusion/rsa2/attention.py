@@ -1,4 +1,4 @@
-"""Attention within windows of each frame, and over the frames of each pixel."""
+"""Separable attention: in space within windows of each frame, in time over the frames at each pixel."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TRITON = find_spec("triton") is not None
 class WindowAttention(nn.Module):
     """Self-attention within square windows of each frame.
 
-    The windows lie in a grid that starts `shift` pixels before the frame. Where windows reach beyond the frame they
-    are filled with zeros, which also take part: they tell the windows at the edge that they are there.
+    The grid of windows starts `shift` pixels before the frame. Windows that reach beyond the frame are padded with
+    zeros, which take part in the attention: they mark the edge of the frame.
     """
 
     def __init__(self, channels: int, heads: int, window: int, shift: int) -> None:
@@ -41,7 +41,7 @@ class WindowAttention(nn.Module):
 
 
 def attend(qkv: Tensor) -> Tensor:
-    """Attention among the tokens of each window, by a kernel of ours where there is a GPU and no gradient.
+    """Attention among the tokens of each window: our own kernel on a GPU if no gradient is needed, else PyTorch's.
 
     Args:
         qkv: `[windows, tokens, 3, heads, C]`, queries, keys and values.
@@ -72,10 +72,10 @@ def _(qkv: Tensor) -> Tensor:
 
 
 class TemporalAttention(nn.Module):
-    """Self-attention over the frames of each pixel.
+    """Self-attention over the frames at each pixel.
 
-    Written out: there are as many sequences as pixels, more than the fused kernels take in one launch (65535), and each
-    is only a few frames long.
+    Written out in elementary operations: there are as many sequences as pixels, more than the fused kernels take in one
+    launch (65535), and each is only a few frames long.
     """
 
     def __init__(self, channels: int, heads: int) -> None:
@@ -88,7 +88,7 @@ class TemporalAttention(nn.Module):
         """Tokens `[B, T, H, W, C]` to the same shape."""
         query, key, value = self.qkv(tokens).unflatten(-1, (3, self.heads, -1)).unbind(-3)  # [B, T, H, W, heads, c]
         mixed = []
-        # Sums of 16 products and of a few frames; autocasting them would make float32 copies of everything.
+        # The sums are short: 16 products, a few frames. Autocasting would make float32 copies of everything.
         with torch.autocast(tokens.device.type, enabled=False):
             query = query * query.shape[-1] ** -0.5
             for frame in range(tokens.shape[1]):
@@ -99,9 +99,9 @@ class TemporalAttention(nn.Module):
 
 
 class Norm(nn.LayerNorm):
-    """As torch's, in the precision of its tokens: autocasting would make float32 of them, and of all copies behind it.
+    """PyTorch's layer norm in the precision of its tokens, which autocasting would turn into float32 from here on.
 
-    Sums inside are in float32 in any case.
+    The sums inside are in float32 in any case.
     """
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class Norm(nn.LayerNorm):
 
 
 class Block(nn.Module):
-    """Window attention, temporal attention and a multi-layer perceptron, each beside a way past it."""
+    """Window attention, temporal attention and a multi-layer perceptron, each with a skip connection."""
 
     def __init__(self, channels: int, heads: int, window: int, shift: int, mlp_ratio: int) -> None:
         super().__init__()

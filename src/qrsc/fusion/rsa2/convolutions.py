@@ -1,12 +1,12 @@
-"""Convolutions of the fusion networks as a GPU does them fast: in two dimensions, channels last, in eights.
+"""Convolutions of RSA^2-Net in the form that is fastest on a GPU: 2-D, channels last, channels in multiples of 8.
 
-A 3 x 3 x 3 convolution over T frames is one of 3 x 3 over the channels of all T beside each other, with weights that
-are 0 between frames that are no neighbours. For three frames that is as much arithmetic as before, in the library's
-best kernels and in one memory layout from end to end. In three dimensions, and with numbers of channels that are no
-multiples of 8, a tenth of the time of RSA^2-Net went into changing layouts and a fifteenth into padding (H200, 1920 x
-1088, bfloat16). Weights keep their shapes; they are arranged in every call, which is little against the frames.
+A 3 x 3 x 3 convolution over T frames equals a 3 x 3 convolution over the concatenated channels of all T frames, with
+weights of 0 between frames that are not neighbours. For three frames it is the same amount of arithmetic, in the
+library's best kernels and in one memory layout from end to end. In 3-D, and with channel counts that are not multiples
+of 8, a tenth of the time of RSA^2-Net went into changing layouts and a fifteenth into padding (H200, 1920 x 1088,
+bfloat16). The parameters keep their shapes; they are rearranged in every call, which costs little beside the frames.
 
-On a processor everything stays as the layers of torch have it.
+On a CPU the layers are PyTorch's own.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-EIGHT = 8  # channels go to the tensor cores in multiples of this
-MOST_FRAMES = 4  # beyond, most of the weights between frames are 0
+EIGHT = 8  # tensor cores take channels in multiples of this
+MOST_FRAMES = 4  # with more, most of the weights between frames are 0
 
 _always: bool | None = None
 
 
 @contextmanager
 def fast_forms(use: bool) -> Iterator[None]:
-    """Use the forms for a GPU on any device, or on none: for tests and comparisons."""
+    """Force the GPU forms on or off on any device: for tests and comparisons."""
     global _always
     before, _always = _always, use
     try:
@@ -36,12 +36,12 @@ def fast_forms(use: bool) -> Iterator[None]:
 
 
 def fast(values: Tensor, frames: int = 1) -> bool:
-    """Whether to compute in the forms for a GPU."""
+    """Whether to use the GPU forms."""
     return (values.is_cuda if _always is None else _always) and frames <= MOST_FRAMES
 
 
 class FramesConv(nn.Conv3d):
-    """A convolution over frames and pixels, `[B, C, T, H, W]`, that looks at one frame to either side."""
+    """A 3 x 3 x 3 convolution over frames and pixels, `[B, C, T, H, W]`."""
 
     def __init__(self, incoming: int, channels: int, stride: int = 1) -> None:
         super().__init__(incoming, channels, 3, stride=(1, stride, stride), padding=1)
@@ -60,7 +60,7 @@ class FramesConv(nn.Conv3d):
 
 
 class FramesEnlarge(nn.ConvTranspose3d):
-    """The way back: doubles the size of each frame, and looks at one frame to either side."""
+    """A transposed 3 x 4 x 4 convolution over frames and pixels that doubles the resolution."""
 
     def __init__(self, incoming: int, channels: int) -> None:
         super().__init__(incoming, channels, (3, 4, 4), stride=(1, 2, 2), padding=1)
@@ -77,7 +77,7 @@ class FramesEnlarge(nn.ConvTranspose3d):
 
 
 class Subnet(nn.Sequential):
-    """`[N, channels, H, W]` to `[N, outputs, 2 H, 2 W]` by way of `width` channels."""
+    """Three convolutions, from `channels` via `width` channels to `outputs` at twice the resolution."""
 
     def __init__(self, channels: int, width: int, outputs: int, slope: float = 0.0) -> None:
         super().__init__(
@@ -112,14 +112,14 @@ def each_frame(features: Tensor) -> Tensor:
 
 
 def join_channels(parts: Sequence[Tensor]) -> Tensor:
-    """Features `[B, C, T, H, W]` of several kinds in one, in the layout that `FramesConv` takes as it is."""
+    """Concatenate features `[B, C, T, H, W]` along the channels, in the layout that `FramesConv` needs no copy of."""
     if not fast(parts[0], parts[0].shape[2]):
         return torch.cat(list(parts), 1)
     return torch.cat([part.permute(0, 3, 4, 2, 1) for part in parts], -1).permute(0, 4, 3, 1, 2)
 
 
 def _side_by_side(features: Tensor, missing: int = 0) -> Tensor:
-    """`[B, C, T, H, W]` as `[B, T (C + missing), H, W]`, channels last; where it lies so already it is a view."""
+    """`[B, C, T, H, W]` as `[B, T (C + missing), H, W]`, channels last; a view if it has that layout already."""
     beside = features.permute(0, 3, 4, 2, 1)
     if missing:
         beside = F.pad(beside, (0, missing))
@@ -132,12 +132,12 @@ def _one_by_one(beside: Tensor, frames: int) -> Tensor:
 
 
 def _between_frames(weight: Tensor, frames: int) -> Tensor:
-    """Weights `[M, N, 3, h, w]` from a frame's channels to its neighbours' as those of all frames, `[T M, T N, h, w]`.
+    """Weights `[M, N, 3, h, w]` of a 3-D convolution as those of a 2-D one over all frames, `[T M, T N, h, w]`.
 
-    Block (i, j) is plane `j - i + 1` of the weights, or 0. It serves convolutions, where i is the frame that is made,
-    and transposed ones, where it is the frame that is given.
+    Block (i, j) is plane `j - i + 1` of the weights, or 0. i is the output frame of a convolution, and the input frame
+    of a transposed one.
     """
-    # [M, 2 T - 1, h, w, N]: 0 all around the three planes; for one frame the middle one alone.
+    # [M, 2 T - 1, h, w, N]: the three planes padded with 0; for one frame the middle plane only.
     planes = F.pad(weight.permute(0, 2, 3, 4, 1), (0, 0, 0, 0, 0, 0, frames - 2, frames - 2))
     rows = [
         planes[:, frames - 1 - row : 2 * frames - 1 - row].permute(0, 2, 3, 1, 4)  # [M, h, w, T, N]
@@ -148,12 +148,12 @@ def _between_frames(weight: Tensor, frames: int) -> Tensor:
 
 
 def _doubled(features: Tensor, last: nn.ConvTranspose2d, missing: int) -> Tensor:
-    """A transposed 3 x 3 convolution of stride 2: a 2 x 2 one to all four pixels of each cell, which are then unfolded.
+    """A transposed 3 x 3 convolution of stride 2, as a 2 x 2 convolution to four pixels per cell and a pixel shuffle.
 
     Args:
         features: `[N, C + missing, H, W]`.
         last: from C to C' channels.
-        missing: channels that are only there to fill up.
+        missing: number of padding channels.
     """
     outputs = 4 * last.out_channels
     columns = _phases(last.weight)  # [C, C', 3, 2, 2]: row of the tap; column of the pixel, of the cell
@@ -164,14 +164,14 @@ def _doubled(features: Tensor, last: nn.ConvTranspose2d, missing: int) -> Tensor
     assert last.bias is not None
     bias = F.pad(last.bias.unsqueeze(1).expand(-1, 4).flatten(), (0, surplus))
     found = F.conv2d(F.pad(features, (0, 1, 0, 1)), weight, bias)
-    # As `pixel_shuffle`, but row by row in memory, as `adacof` reads it: otherwise 6 of 36 ms went into copies (H200,
-    # 1920 x 1088).
+    # As `pixel_shuffle`, but contiguous, as `adacof` reads it: otherwise 6 of 36 ms went into copies (H200, 1920 x
+    # 1088).
     cells = found[:, :outputs].reshape(len(found), -1, 2, 2, *found.shape[2:]).permute(0, 1, 4, 2, 5, 3)
     return cells.contiguous().flatten(4).flatten(2, 3)
 
 
 def _phases(weight: Tensor) -> Tensor:
-    """The three taps of a side, `[..., 3]`, as those of an even and of an odd pixel in two cells, `[..., 2, 2]`.
+    """The three taps along one dimension, `[..., 3]`, as those of an even and an odd pixel in two cells, `[..., 2, 2]`.
 
     With stride 2 and one pixel of padding, pixel 2 y is tap 1 of cell y, and pixel 2 y + 1 is tap 2 of cell y with
     tap 0 of cell y + 1.

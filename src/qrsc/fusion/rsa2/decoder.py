@@ -1,4 +1,4 @@
-"""From the encoder's coarsest features back up to half the frames' size."""
+"""The decoder: from the encoder's coarsest features up to half the frames' resolution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qrsc.fusion.rsa2.encoder import SLOPE, ResidualBlock
 
 
 class Decoder(nn.Module):
-    """Three times doubled in size and joined by the encoder's features of that size; smoothed for the heads."""
+    """Upsample by 2 three times, each time with a skip connection from the encoder and a convolution for the head."""
 
     def __init__(self, widths: Sequence[int], features: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Decoder(nn.Module):
             self.smooth.append(Smoothing(incoming, features))
 
     def forward(self, levels: Sequence[Tensor]) -> list[Tensor]:
-        """From features `[B, C, T, h, w]`, finest first, to `[B, features, T, h, w]` at 1/8, 1/4 and 1/2."""
+        """Decode features `[B, C, T, h, w]`, finest first, to `[B, features, T, h, w]` at 1/8, 1/4 and 1/2."""
         features, found = levels[-1], []
         for enlarge, smooth, skipped in zip(self.enlarge, self.smooth, reversed(levels[:-1]), strict=True):
             features = join_channels([F.leaky_relu(enlarge(features), SLOPE), skipped])

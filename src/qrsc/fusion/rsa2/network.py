@@ -1,4 +1,4 @@
-"""RSA^2-Net: several frames corrected to one instant, aligned once more and fused (the paper's second half)."""
+"""RSA^2-Net: aligns frames corrected to one instant once more, and fuses them (the second half of the paper)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.coherent import restored, visible_detail
+from qrsc.fusion.blocks import FIELD_SCALE, Pictures, start_at_zero
+from qrsc.fusion.denoise import restored, visible_detail
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
 from qrsc.fusion.rsa2.convolutions import each_frame, fast
 from qrsc.fusion.rsa2.decoder import Decoder
-from qrsc.fusion.rsa2.encoder import TransformerEncoder, keep_scale, start_at_zero
-from qrsc.fusion.rsa2.heads import AdaCofHead, DirectHead, Pictures
+from qrsc.fusion.rsa2.encoder import TransformerEncoder, keep_scale
+from qrsc.fusion.rsa2.heads import AdaCofHead, DirectHead
 from qrsc.fusion.rsa2.unet3d import UNetEncoder
-
-MULTIPLE = 16  # both sides of the pictures
-FIELD_SCALE = 0.05  # correction fields are tens of pixels, colours are 1; to the network they should be alike
 
 EncoderName = Literal["transformer", "unet"]
 TimeGrid = Literal["true", "unit", "none"]
@@ -29,22 +27,22 @@ TIME_GRIDS: tuple[TimeGrid, ...] = get_args(TimeGrid)
 
 @dataclass(frozen=True)
 class Rsa2Options:
-    """How the network is built. Sizes are the paper's; the switches are those of its ablation study and ours.
+    """The network's architecture. Sizes are the paper's; the switches are those of its ablation study and ours.
 
     Attributes:
         stem, widths, depths, heads, window, mlp_ratio: of the encoder.
-        features: channels that the heads get.
-        taps: K of the heads' K x K samples.
-        encoder: `transformer`, or `unet` for convolutions alone.
-        fields: look at the correction fields.
-        adacof: fuse samples of the frames; otherwise make colours from features alone.
+        features: channels of the decoder's output.
+        taps: K, for the heads' K x K samples.
+        encoder: `transformer`, or `unet` for convolutions only.
+        fields: the correction fields are an input.
+        adacof: fuse samples of the frames; otherwise predict colours from features.
         time_grid: `true` row times, those of a readout that fills the frame interval (`unit`, the paper's choice for
             BS-RSC), or `none`.
-        validity: look also at validity and time distance of every pixel, which the paper does not.
-        prior: start masks from the weights of `mean_fusion`, which the paper does not.
-        calm: for frames whose detail was weighed (see `qrsc.fusion.coherent.calmed`), which the paper does not do: look
-            also at what was taken away, and say how much of it comes back.
-        mask_width: channels that masks are made from; 1 for the paper's number of parameters.
+        validity: validity and time distance of every pixel are inputs, too; not in the paper.
+        prior: masks are learned on top of the weights of `mean_fusion`; not in the paper.
+        calm: for denoised frames (see `qrsc.fusion.denoise.calmed`); not in the paper. The removed detail is an input,
+            and the network decides how much of it is restored.
+        mask_width: channels of the hidden layer behind the masks; 1 for the paper's number of parameters.
     """
 
     stem: int = 16
@@ -74,12 +72,12 @@ class Rsa2Options:
 
     @classmethod
     def published(cls) -> Rsa2Options:
-        """The network as the paper has it."""
+        """The network as published."""
         return cls(validity=False, prior=False, mask_width=1, calm=False)
 
 
 class Rsa2Network(nn.Module):
-    """Fuses T >= 1 frames of any number that is there; see the module's description."""
+    """Fuse any number T >= 1 of frames; see the module's description."""
 
     def __init__(self, options: Rsa2Options | None = None) -> None:
         super().__init__()
@@ -106,11 +104,11 @@ class Rsa2Network(nn.Module):
             start_at_zero(self.gates)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
-        """One frame `[B, 3, H, W]` from several whose sides are multiples of `MULTIPLE`.
+        """Fuse frames to `[B, 3, H, W]`; H and W are multiples of `qrsc.fusion.blocks.MULTIPLE`.
 
         Args:
-            aligned: the frames, float; see there.
-            mean: `[B, 1, 3 or 5, 1, 1]` from `input_mean`, of the whole frames when these are tiles of them.
+            aligned: the frames, float.
+            mean: `[B, 1, 3 or 5, 1, 1]` from `input_mean`; for tiles, that of the whole frames.
         """
         features = self.decoder(self.encoder(self._inputs(aligned, mean)))
         frames = self._restored(aligned, features[-1]) if self.options.calm else aligned.frames
@@ -123,11 +121,11 @@ class Rsa2Network(nn.Module):
         return result
 
     def input_mean(self, aligned: AlignedFrames) -> Tensor:
-        """The mean of every channel over frames and pixels, which the network does not get to see."""
+        """The mean of each channel over frames and pixels, which is subtracted from the input."""
         return self._channels(aligned).mean((1, 3, 4), keepdim=True)
 
     def _restored(self, aligned: AlignedFrames, features: Tensor) -> Tensor:
-        """The frames with detail that was taken away, `[B, T, 3, H, W]`, by features `[B, C, T, H / 2, W / 2]`."""
+        """Restore detail of the frames, `[B, T, 3, H, W]`, with gates from features `[B, C, T, H / 2, W / 2]`."""
         gates = _doubled(self.gates(each_frame(features)).to(aligned.frames.dtype))
         return restored(aligned, gates.reshape(*aligned.valid.shape[:2], *gates.shape[1:]))
 
@@ -161,7 +159,7 @@ class Rsa2Network(nn.Module):
         inputs = torch.cat(parts, 2).transpose(1, 2)
         if not inputs.is_cuda or fast(inputs, inputs.shape[2]):
             return inputs
-        # As the convolutions of a GPU like it; tokens for attention are then a view.
+        # The layout that convolutions prefer on a GPU; tokens for attention are then a view.
         return inputs.contiguous(memory_format=torch.channels_last_3d)
 
     def _time_grid(self, aligned: AlignedFrames) -> Tensor:
@@ -174,11 +172,11 @@ class Rsa2Network(nn.Module):
 def unit_time_distance(aligned: AlignedFrames) -> Tensor:
     """Time distances as if the readout filled the frame interval, `[B, T, 1, H, W]`.
 
-    With s the signed distance of the centre frame's row from the instant, frame i is `|c - i + s|` away. The
-    neighbours' distances give s back, and divided by gamma it is that of a readout of 1.
+    Let s be the signed time from the centre frame's row to the instant; frame i is then `|c - i + s|` away. s follows
+    from the distances of two neighbours, and `s / gamma` is its value for a readout ratio of 1.
     """
     if aligned.gamma is None:
-        raise ValueError("the time grid 'unit' needs the gamma of the aligned frames; there is none.")
+        raise ValueError("the time grid 'unit' needs the gamma of the aligned frames; it is None.")
     distance, centre = aligned.time_distance, aligned.centre
     count = distance.shape[1]
     if count == 1:

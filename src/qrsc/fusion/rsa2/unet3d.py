@@ -1,4 +1,4 @@
-"""The simple encoder: convolutions alone, in the places of the transformer's attention; about as many parameters."""
+"""The 3-D U-Net encoder: convolutions in place of attention, with about as many parameters as the transformer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qrsc.fusion.rsa2.encoder import SLOPE, ResidualBlock
 
 
 class UNetEncoder(nn.Module):
-    """Features of several frames at 1/2, 1/4, 1/8 and 1/16 of their size, by 3-D convolutions."""
+    """Features of several frames at 1/2, 1/4, 1/8 and 1/16 of their resolution, by 3-D convolutions."""
 
     def __init__(self, incoming: int, stem: int, widths: Sequence[int]) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class UNetEncoder(nn.Module):
         self.blocks = nn.ModuleList(ResidualBlock(channels) for channels in widths)
 
     def forward(self, inputs: Tensor) -> list[Tensor]:
-        """`[B, C, T, H, W]`, H and W multiples of 16; the finest features first."""
+        """Encode `[B, C, T, H, W]`, H and W multiples of 16; the finest features come first."""
         features = self.residual(F.leaky_relu(self.stem(inputs), SLOPE))
         levels = []
         for halve, block in zip(self.halve, self.blocks, strict=True):

@@ -1,8 +1,8 @@
-"""Attention within windows as one Triton kernel, without gradients: a program takes one head of one window.
+"""Attention within windows as one Triton kernel, without gradients: one program per head and window.
 
-All tokens of a window, 64 with 8 x 8, are one tile of the tensor cores, and what lies between the two products stays in
-registers. Torch's kernels are made for long sequences. In ms for three frames of 1920 x 1088 on an H200, bfloat16, this
-one in a trial form that differs in small things:
+All tokens of a window, 64 with 8 x 8, are one tile of the tensor cores, and everything between the two products stays
+in registers. PyTorch's kernels are made for long sequences. Milliseconds for three frames of 1920 x 1088 on an H200,
+bfloat16, measured with a prototype of this kernel that differs in details:
 
     windows   heads   cuDNN   FlashAttention   memory-efficient   this
     24480     2       0.80    0.95             0.54               0.17
@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LEAST = 16  # rows and columns of a tile
+LEAST = 16  # smallest side of a tile
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
@@ -31,7 +31,7 @@ def _window_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     scale,
     heads,
     C: tl.constexpr,
-    D: tl.constexpr,  # C, or the next that tiles can have
+    D: tl.constexpr,  # C, rounded up to a size that tiles can have
     S: tl.constexpr,
 ):
     window = tl.program_id(0).to(tl.int64)
@@ -56,7 +56,7 @@ def attend_windows(qkv: Tensor) -> Tensor:
     count, tokens, _, heads, channels = qkv.shape
     qkv = qkv.contiguous()
     result = torch.empty(count, tokens, heads, channels, dtype=qkv.dtype, device=qkv.device)
-    scale = channels**-0.5 / math.log(2.0)  # the kernel takes powers of 2
+    scale = channels**-0.5 / math.log(2.0)  # the kernel computes powers of 2
     launch: Any = _window_kernel[(count, heads)]
     launch(qkv, result, scale, heads, C=channels, D=max(LEAST, triton.next_power_of_2(channels)), S=tokens)
     return result

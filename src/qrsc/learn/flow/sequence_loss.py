@@ -38,7 +38,7 @@ def flow_loss(estimates: Estimates, pairs: FlowPairs) -> Tensor:
         loss = loss + scale * _likelihood_loss(estimate, quarter, weight)
         scale *= DECAY
     sixteenth, visible = _reduced(truth, visible, 16)
-    return loss + MATCHING_WEIGHT * _mean(_surprise(estimates.chance, sixteenth / 16.0), visible)
+    return loss + MATCHING_WEIGHT * _mean(_surprise(estimates.log_probability, sixteenth / 16.0), visible)
 
 
 def _surprise(chance: Tensor, flow: Tensor) -> Tensor:

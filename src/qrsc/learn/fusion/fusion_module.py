@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from qrsc.fusion.coherent import anchored, calmed
+from qrsc.fusion.denoise import anchored, calmed
 from qrsc.fusion.networks import FusionNetwork
 from qrsc.learn.flow.module import FlowTraining, Schedule
 from qrsc.learn.fusion.losses import Loss, Scaling, balanced, charbonnier, proportional, unseen_error

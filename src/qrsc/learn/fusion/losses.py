@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.image.blur import binomial_blur
-from qrsc.image.colour import grey
+from qrsc.image.colour import luma
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census"]
@@ -177,7 +177,7 @@ def _mean(values: Tensor) -> Tensor:
 
 def _ranks(picture: Tensor) -> Tensor:
     """How much brighter each neighbour in the window is, between -1 and 1: `[B, 24, H - 4, W - 4]`."""
-    shades = grey(picture)[:, 0]
+    shades = luma(picture)[:, 0]
     height, width = (side - 2 * CENSUS_REACH for side in shades.shape[-2:])
     side = 2 * CENSUS_REACH + 1
     middle = shades[:, CENSUS_REACH : CENSUS_REACH + height, CENSUS_REACH : CENSUS_REACH + width]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.image.colour import grey
+from qrsc.image.colour import luma
 
 Draw = Callable[..., Tensor]
 
@@ -78,7 +78,7 @@ def _draw_looks(uniform: Draw, strength: float) -> dict[str, Tensor]:
 def _graded(frame: Tensor, looks: dict[str, Tensor]) -> Tensor:
     frame = frame * looks["exposure"] * looks["tint"]
     frame = 0.45 + (frame - 0.45) * looks["contrast"]
-    shades = grey(frame)
+    shades = luma(frame)
     frame = (shades + (frame - shades) * looks["saturation"]).clamp(1e-4, 1.0)
     return frame ** looks["power"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qrsc.image.colour import from_ycc, to_ycc
+from qrsc.image.colour import from_ycbcr, to_ycbcr
 from qrsc.simulate.camera.prediction import predicted
 
 BLOCK = 8
@@ -61,15 +61,15 @@ def _padded(pictures: Tensor) -> Tensor:
 
 def _coded(pictures: Tensor, prediction: Tensor | None, quality: Tensor, *, dead: float) -> Tensor:
     """Pictures whose residual to a prediction (mid grey if None) is quantised; see `_quantised_blocks`."""
-    ycc = to_ycc(pictures)
-    known = torch.zeros_like(ycc) if prediction is None else to_ycc(prediction)
+    ycc = to_ycbcr(pictures)
+    known = torch.zeros_like(ycc) if prediction is None else to_ycbcr(prediction)
     if prediction is None:
         known[:, :1] = 0.5
     residual = ycc - known
     luma = _quantised_blocks(residual[:, :1], quality, coarse=10.0, slope=6.0, dead=dead)
     chroma = _quantised_blocks(F.avg_pool2d(residual[:, 1:], 2), quality, coarse=16.0, slope=10.0, dead=dead)
     chroma = F.interpolate(chroma, scale_factor=2, mode="bilinear", align_corners=False)
-    return from_ycc(known + torch.cat([luma, chroma], dim=1)).clamp(0.0, 1.0)
+    return from_ycbcr(known + torch.cat([luma, chroma], dim=1)).clamp(0.0, 1.0)
 
 
 def _smoothed_edges(pictures: Tensor, quality: Tensor) -> Tensor:
