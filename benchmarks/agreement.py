@@ -16,7 +16,7 @@ from typing import get_args
 
 import torch
 
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.media.image_folder import list_frames, read_frame
 from qrsc.media.reader import read_video
 from qrsc.pipeline import Corrector, MotionName

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.data.dataset import index_data, load_frame
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.fusion import Fusion, load_fusion
 from qrsc.pipeline import Corrector

@@ -34,7 +34,7 @@ import torch
 from _provenance import made_with
 from torch import Tensor
 
-from qrsc.evaluate.metrics.pixels import masked_psnr
+from qrsc.evaluate.metrics.image_quality import masked_psnr
 from qrsc.evaluate.report.charts import bar_chart
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, load_flow
 from qrsc.motion.consistency import chain_flows

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from qrsc.data.layouts import Kind, SequenceFiles, index_sequences
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.flow import load_flow
 from qrsc.media.image_folder import read_frame
 from qrsc.pipeline import Corrector

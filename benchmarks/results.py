@@ -27,7 +27,7 @@ from qrsc.data.dataset import TruthInstant, index_data, load_frame, split_at_gap
 from qrsc.data.layouts import LayoutName, SequenceFiles, get_layout
 from qrsc.evaluate.methods.registry import load_method
 from qrsc.evaluate.methods.shared_flow import shared_flow
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.evaluate.report.charts import bar_chart
 from qrsc.evaluate.report.tables import format_rows
 from qrsc.evaluate.run.plan import Plan, evaluate, middles

@@ -11,8 +11,8 @@ from typing import Any
 from qrsc.data.dataset import MASKS
 from qrsc.data.layouts import LAYOUTS, SPLITS, get_layout
 from qrsc.evaluate.methods.registry import METHODS
+from qrsc.evaluate.metrics.metric_table import METRICS
 from qrsc.evaluate.report.published import ABLATIONS
-from qrsc.evaluate.run.scores import METRICS
 from qrsc.evaluate.studies.checked_tables import ManifestError, Table, read_table
 from qrsc.evaluate.studies.entries import DataEntry, Manifest, Variant
 from qrsc.fusion import FUSIONS
