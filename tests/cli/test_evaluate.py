@@ -143,15 +143,11 @@ def test_inputs_are_never_replaced(three_sets: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_is_a_function_with_progress(three_sets: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+    told: list[tuple[str, int, int | None]] = []
     evaluation = evaluate_data(
-        three_sets, "all", methods=["rs"], progress=lambda work, done, total: told.append((work, done, total))
+        three_sets, "all", methods=["rs"], progress=lambda each: told.append((each.stage, each.done, each.total))
     )
-    assert told == [
-        (title, 3 * number + frame, 9)
-        for number, title in enumerate(("Carla-RS", "Fastec-RS", "BS-RSC"))
-        for frame in (1, 2, 3)
-    ]
+    assert told == [(title, frame, 3) for title in ("Carla-RS", "Fastec-RS", "BS-RSC") for frame in (1, 2, 3)]
     code, table = run("evaluate", three_sets, "--layout", "all", "--methods", "rs", "--device", "cpu")
     assert code == 0
     assert table == evaluation.table() + "\n"

@@ -157,9 +157,11 @@ def test_the_manifest_is_never_replaced(sim_set: Path, tmp_path: Path) -> None:
 
 
 def test_a_study_is_a_function_with_progress(ablation: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+    told: list[tuple[str, int, int | None]] = []
     with pytest.warns(UserWarning, match="not scored, there are no weights: no field"):
-        result = ablate(ablation, StudyOptions(), progress=lambda *step: told.append(step))
+        result = ablate(
+            ablation, StudyOptions(), progress=lambda each: told.append((each.stage, each.done, each.total))
+        )
     assert told == [("mini", frame, 4) for frame in (1, 2, 3, 4)]
     code, output, errors = run("ablate", ablation, "--device", "cpu")
     assert code == 0, errors

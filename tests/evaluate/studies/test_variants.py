@@ -121,15 +121,15 @@ def test_figures_are_kept_by_sequence_and_variant(
     rows = [Variant("input", "rs"), network, Variant("gone", weights=tmp_path / "gone.safetensors")]
     asked: list[list[str]] = []
 
-    def counted(plan: Plan, advance: Any) -> object:
+    def counted(plan: Plan, **more: Any) -> object:
         asked.append(list(plan.methods))
-        return evaluate(plan, advance)
+        return evaluate(plan, **more)
 
     monkeypatch.setattr(scoring, "evaluate", counted)
     done: list[int] = []
-    first = score_variants(sets, rows, settings, lambda name, frames: done.append(frames))
+    first = score_variants(sets, rows, settings, progress=lambda each: done.append(each.done))
     assert asked == [sorted([identity(network), "rs"])] * 2
-    assert sum(done) == 8
+    assert done == list(range(1, 9))
     assert {score.method for score in first} == {"input", "network"}
     assert len(first) == 2 * 2 * 4
     assert identity(network) not in METHODS
