@@ -38,7 +38,7 @@ NOISE = 0.01
 TURNS = 7
 PARTS = {
     "reading frames": "read_frame",
-    "loading flows": "settled",
+    "loading flows": "filled",
     "trajectories": "fit_trajectory",
     "inverting fields": "fixed_point_inverse",
     "warping": "read_anywhere",

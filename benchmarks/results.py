@@ -110,7 +110,9 @@ def stills_section(sequences: dict[str, SequenceFiles], images: Path, methods: s
         middle = len(loaded) // 2
         truth = loaded[middle].truths["middle"]
         frames, instant = [each.rolling for each in loaded], clip.readout.instant("middle")
-        shared = shared_flow(flow)  # found once for all methods
+        shared = shared_flow(flow)
+        for each in loaded:  # so that each flow is found once for all methods
+            shared.announce(each)
         cells = []
         for name in shown:
             results = list(load_method(name, shared)(frames, clip.readout, instant))

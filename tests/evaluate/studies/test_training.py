@@ -205,7 +205,7 @@ def test_networks_share_samples_that_are_rendered_once(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(training, "train_fusion", watched)
     told: list[str] = []
-    training.train_variants(variants, plan, told=told.append)
+    training.train_variants(variants, plan, say=told.append)
     # Those that are prepared alike come one after the other, whatever stands between them in the manifest.
     assert told == [
         "rendering 4 samples for a",

@@ -184,7 +184,7 @@ def _scored(
     settings = _settings(manifest, options)
     sets = _sequences(manifest, torch.device(options.device), watched)
     if training is not None and to_train(manifest.variants):
-        train_variants(manifest.variants, plan, progress_bar=training.progress_bar, told=training.say)
+        train_variants(manifest.variants, plan, progress_bar=training.progress_bar, say=training.say)
         for variant in manifest.variants:
             require_own_weights(variant)
     missing = [f"{each.name} ({each.missing})" for each in manifest.variants if each.missing is not None]
