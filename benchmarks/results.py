@@ -2,9 +2,9 @@
 
     python benchmarks/results.py [--scenes 20] [--size 640x480] [--methods ...] [--flows dis] [--output docs/results.md]
 
-A new method or flow appears on the page by its name in --methods or --flows. The page says what it was made with; the
+A new method or flow is added to the page by its name in --methods or --flows. The page says what it was made with; the
 charts go to images/ beside it. Sets of another size than 640x480 show the same worlds and are rendered into the cache
-folder, too; scenes that are there are not rendered again. The comparison of motion orders is taken from
+folder as well; scenes that exist are not rendered again. The comparison of motion orders is taken from
 figures/motion_orders.json beside the page where there is one (by `benchmarks/motion_orders.py --json`, perhaps made on
 another machine; it says on which), and computed otherwise.
 """
