@@ -2,8 +2,8 @@
 
     python benchmarks/fusion_robustness.py [--scenes 1] [--size 320x240] [--fusions mean,rsa2] [--flow dis]
 
-Rows are the disturbances: none, gamma 10 % too high or too low, flows with a wavy error of one pixel added, three frames
-in place of five (one frame is fused then: `mean` is the frame itself). Frames 2 to 4 of 7 of each scene, middle
+Rows are the disturbances: none, gamma 10 % too high or too low, flows with a wavy error of one pixel added, and three
+frames in place of five (one frame is fused then: `mean` is the frame itself). Frames 2 to 4 of 7 of each scene, middle
 row.
 """
 
