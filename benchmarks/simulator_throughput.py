@@ -4,9 +4,9 @@
 
 A pair is two neighbouring rolling-shutter frames of a random world with the exact flows between them and their
 visibility. Clips of more than two frames share frames between pairs. "worlds" is the share of the time that drawing the
-worlds takes, on the CPU. Textures are painted once and not counted. Peak memory is that of the CUDA allocator, or of the
-whole process on a CPU. `--training-step` (seconds per batch, from the training log of the flow network) adds the ratio
-of the rendering time to it.
+worlds takes, on the CPU. Textures are painted once and not counted. Peak memory is that of the CUDA allocator, or of
+the whole process on a CPU. `--training-step` (seconds per batch, from the training log of the flow network) adds the
+ratio of the rendering time to it.
 """
 
 from __future__ import annotations
