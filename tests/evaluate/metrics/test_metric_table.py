@@ -41,6 +41,16 @@ def test_a_new_metric_is_one_entry(sim_set: Path, tmp_path: Path, monkeypatch: p
     assert tmp_path / "contrast.svg" in write_charts(tmp_path, [row], scores, "")
 
 
+def test_an_entry_may_name_a_function_of_pictures(sim_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [entry] = METRICS["psnr"].figures.values()
+    monkeypatch.setitem(
+        METRICS, "psnr", Metric({"psnr": entry}, metric_table._of_pictures("psnr", "image_quality:psnr"))
+    )
+    ours = evaluate(Plan("mini", index_data(sim_set, "sim")[:1], methods=("rs",), metrics=("psnr",)))
+    monkeypatch.undo()
+    assert ours == evaluate(Plan("mini", index_data(sim_set, "sim")[:1], methods=("rs",), metrics=("psnr",)))
+
+
 def test_a_legend_says_which_columns_are_better_low() -> None:
     row = {"set": "mine", "at": "middle", "method": "rs", "frames": 1, "psnr": 30.0, "epe": 1.0, "lpips": 0.1}
     assert format_rows([row], "text").endswith("LPIPS: LPIPS with AlexNet; lower is better: EPE, LPIPS.")

@@ -74,11 +74,11 @@ class ScoredFrame:
 Measure = Callable[[ScoredFrame], Mapping[str, Sequence[float]]]
 
 
-def of_pictures(figure: str, function: Callable[[Tensor, Tensor], float]) -> Measure:
+def of_pictures(figure: str, function: Callable[[Tensor, Tensor], float | Tensor]) -> Measure:
     """A measure from a function of a picture and its truth, `[3, H, W]` in [0, 1] each."""
 
     def measure(frame: ScoredFrame) -> dict[str, list[float]]:
-        return {figure: [function(picture, frame.truth) for picture in frame.pictures.values()]}
+        return {figure: [float(function(picture, frame.truth)) for picture in frame.pictures.values()]}
 
     return measure
 

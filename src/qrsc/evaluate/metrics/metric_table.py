@@ -71,19 +71,22 @@ def _measure(function: str) -> Callable[[], Measure]:
     return load
 
 
-def _of_pictures(figure: str, module: str, loader: str) -> Callable[[], Measure]:
-    """A figure of one picture against its truth.
+def _of_pictures(figure: str, place: str, *, loader: bool = False) -> Callable[[], Measure]:
+    """A figure of one picture against its truth, imported when it is needed.
 
     Args:
         figure: its name.
-        module: a file of `qrsc.evaluate.metrics`.
-        loader: its function that returns the function from a picture and its truth, `[3, H, W]` each, to the figure.
+        place: `file:function` in `qrsc.evaluate.metrics`; the function takes a picture and its truth, `[3, H, W]` each,
+            and returns the figure.
+        loader: the function takes nothing, returns such a function, and raises where something is not installed.
     """
 
     def load() -> Measure:
         from qrsc.evaluate.metrics.measures import of_pictures
 
-        return of_pictures(figure, getattr(import_module(f"qrsc.evaluate.metrics.{module}"), loader)())
+        file, _, name = place.partition(":")
+        function = getattr(import_module(f"qrsc.evaluate.metrics.{file}"), name)
+        return of_pictures(figure, function() if loader else function)
 
     return load
 
@@ -145,7 +148,7 @@ METRICS: dict[str, Metric] = {
     ),
     "lpips": Metric(
         {"lpips": Figure("LPIPS", "LPIPS with AlexNet", "lower", places=4, chart="LPIPS", compared=True)},
-        _of_pictures("lpips", "lpips", "load_lpips"),
+        _of_pictures("lpips", "lpips:load_lpips", loader=True),
         extra="lpips",
     ),
     "warping": Metric(
