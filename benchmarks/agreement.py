@@ -4,7 +4,7 @@
 
 No truth is needed: whatever the camera did between two frames, both of them show the same scene at one instant. The
 figure is the PSNR of one against the other inside a margin of 12 %, the mean over the clip, for every kind of motion.
-A motion that is wrong in the same way for both frames is not found out by it.
+A motion that is wrong in the same way for both frames is not detected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import get_args
 
 import torch
 
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.media.image_folder import list_frames, read_frame
 from qrsc.media.reader import read_video
 from qrsc.pipeline import Corrector, MotionName

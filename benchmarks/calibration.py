@@ -23,7 +23,7 @@ import torch
 
 from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.estimate import Calibration, estimate_readout
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.flow.dis import luma_images
 from qrsc.learn.flow.world_pairs import training_textures
 from qrsc.pipeline import Corrector

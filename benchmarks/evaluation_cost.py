@@ -4,8 +4,8 @@
 
 Without ROOT, a clip of 640x480 is rendered with the noise of a camera (PNGs of smooth pictures would decode too fast).
 The loop reads the rolling-shutter frame and the truth of every frame with `read_frame`, as scoring does; decoding alone
-is timed beside it. All are measured in one run, in turns; the ratio is the median over the turns: on a machine with
-other work to do, single turns say little. The profile is of one thread, and its parts add up to more than the wall time
+is timed as well. All are measured in one run, in turns, and the ratio is the median over the turns: on a machine with
+other work to do, single turns vary a lot. The profile is of one thread, and its parts add up to more than the wall time
 of two.
 """
 
@@ -38,7 +38,7 @@ NOISE = 0.01
 TURNS = 7
 PARTS = {
     "reading frames": "read_frame",
-    "loading flows": "settled",
+    "loading flows": "filled",
     "trajectories": "fit_trajectory",
     "inverting fields": "fixed_point_inverse",
     "warping": "read_anywhere",
@@ -82,7 +82,7 @@ def profile(plan: Plan) -> dict[str, float]:
 
 
 class _one_thread:
-    """Runs what the evaluation gives to other threads at once, where a profiler sees it."""
+    """Run what the evaluation gives to other threads immediately, where a profiler sees it."""
 
     def __enter__(self) -> None:
         import qrsc.evaluate.run.plan as run

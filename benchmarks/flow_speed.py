@@ -2,8 +2,8 @@
 
     python benchmarks/flow_speed.py [--device cuda] [--size 640x480] [--compile] [--repeats 30]
 
-The network runs as `raft-rs` does on the device: at the scale that suits it, started from half the size, filled. The
-time is the median over pairs of random frames, and that of DIS on the processor stands beside it.
+The network runs as `raft-rs` does on the device: at the device's scale, initialised from half the size, with unsure
+flows filled. The time is the median over pairs of random frames; that of DIS on the CPU is printed for comparison.
 """
 
 from __future__ import annotations

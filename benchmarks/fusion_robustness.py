@@ -1,9 +1,9 @@
-"""What fusions make of input that is worse than they were trained on: PSNR on frames of the fixed sets.
+"""Robustness of the fusions to input that is worse than in training: PSNR on frames of the fixed sets.
 
     python benchmarks/fusion_robustness.py [--scenes 1] [--size 320x240] [--fusions mean,rsa2] [--flow dis]
 
-Rows are what is wrong: nothing, gamma taken 10 % too high or too low, flows with waves of error of one pixel added,
-three frames in place of five (each is then alone: `mean` is the frame itself). Frames 2 to 4 of 7 of each scene, middle
+Rows are the disturbances: none, gamma 10 % too high or too low, flows with a wavy error of one pixel added, and three
+frames in place of five (one frame is fused then: `mean` is the frame itself). Frames 2 to 4 of 7 of each scene, middle
 row.
 """
 
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.data.dataset import index_data, load_frame
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.fusion import Fusion, load_fusion
 from qrsc.pipeline import Corrector

@@ -1,8 +1,8 @@
-"""Kills `qrsc correct` at random moments, without warning, and looks at what is there afterwards.
+"""Kill `qrsc correct` at random times, without warning, and check what it has left behind.
 
     python benchmarks/kill_test.py [--times 20] [--seed 0]
 
-Never may there be a file under the output's name that is not complete: all frames, decoded to the last.
+A file under the output's name must always be complete: all frames can be decoded.
 """
 
 from __future__ import annotations

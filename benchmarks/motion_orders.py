@@ -5,10 +5,10 @@
 
 This is the solver alone, without fusion. Every inner frame is corrected to the instant of its middle row (or another):
 by the linear model from the flow to the next frame only, by the linear and the quadratic one from those to both
-neighbours, by the cubic one with the frame after the next as well. With exact flows all that is left is how the model
-continues the motion between them. Estimated flows are weighed, regularised and, for the frame after the next, chained
+neighbours, by the cubic one with the frame after the next as well. With exact flows the remaining error is that of the
+motion model between the frames. Estimated flows are weighted, regularised and, for the frame after the next, chained
 as the Corrector does. EPE is the mean distance in pixels between the correction field and the true one, over the pixels
-whose point is seen in the corrected frame and in both neighbours. PSNR compares the warped frame with the
+whose point is visible in the corrected frame and in both neighbours. PSNR compares the warped frame with the
 global-shutter truth over the pixels of the truth that the rolling-shutter frame saw. Both are means over frames; a set
 has 20 scenes, `--scenes` takes the first.
 
@@ -34,7 +34,7 @@ import torch
 from _provenance import made_with
 from torch import Tensor
 
-from qrsc.evaluate.metrics.pixels import masked_psnr
+from qrsc.evaluate.metrics.image_quality import masked_psnr
 from qrsc.evaluate.report.charts import bar_chart
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, load_flow
 from qrsc.motion.consistency import chain_flows

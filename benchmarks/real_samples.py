@@ -4,9 +4,9 @@
 
 ROOT (or the folder that the environment variable QRSC_REAL names) holds samples in the layouts of the public data
 sets: Carla-RS/, Fastec-RS/ and BS-RSC/, any of them.
-PSNR on [0, 1] rounded to 8 bits, all pixels; the clip is as long as there are consecutive frames. The last column knows
-the truth: each frame is moved by the flow that the same estimator finds between the truth and it. No motion found from
-neighbouring frames can do much better with one frame.
+PSNR on [0, 1] rounded to 8 bits, all pixels; the clip is as long as there are consecutive frames. The last column uses
+the truth: each frame is warped by the flow that the same estimator finds between it and the truth. This is close to an
+upper limit for what one frame can give with motion from neighbouring frames.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from qrsc.data.layouts import Kind, SequenceFiles, index_sequences
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.flow import load_flow
 from qrsc.media.image_folder import read_frame
 from qrsc.pipeline import Corrector
@@ -32,8 +32,6 @@ METHODS = {
     "invert+mean": {"fusion": "mean", "warp": "invert"},
     "invert+coherent": {"fusion": "coherent", "warp": "invert"},
 }
-
-
 BEST = "by the truth"
 LAYOUTS = {"carla": "Carla-RS", "fastec": "Fastec-RS", "bsrsc": "BS-RSC"}
 

@@ -2,9 +2,9 @@
 
     python benchmarks/results.py [--scenes 20] [--size 640x480] [--methods ...] [--flows dis] [--output docs/results.md]
 
-A new method or flow appears on the page by its name in --methods or --flows. The page says what it was made with; the
+A new method or flow is added to the page by its name in --methods or --flows. The page says what it was made with; the
 charts go to images/ beside it. Sets of another size than 640x480 show the same worlds and are rendered into the cache
-folder, too; scenes that are there are not rendered again. The comparison of motion orders is taken from
+folder as well; scenes that exist are not rendered again. The comparison of motion orders is taken from
 figures/motion_orders.json beside the page where there is one (by `benchmarks/motion_orders.py --json`, perhaps made on
 another machine; it says on which), and computed otherwise.
 """
@@ -27,7 +27,7 @@ from qrsc.data.dataset import TruthInstant, index_data, load_frame, split_at_gap
 from qrsc.data.layouts import LayoutName, SequenceFiles, get_layout
 from qrsc.evaluate.methods.registry import load_method
 from qrsc.evaluate.methods.shared_flow import shared_flow
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.evaluate.report.charts import bar_chart
 from qrsc.evaluate.report.tables import format_rows
 from qrsc.evaluate.run.plan import Plan, evaluate, middles
@@ -110,7 +110,9 @@ def stills_section(sequences: dict[str, SequenceFiles], images: Path, methods: s
         middle = len(loaded) // 2
         truth = loaded[middle].truths["middle"]
         frames, instant = [each.rolling for each in loaded], clip.readout.instant("middle")
-        shared = shared_flow(flow)  # found once for all methods
+        shared = shared_flow(flow)
+        for each in loaded:  # so that each flow is found once for all methods
+            shared.announce(each)
         cells = []
         for name in shown:
             results = list(load_method(name, shared)(frames, clip.readout, instant))

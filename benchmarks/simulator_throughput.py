@@ -1,12 +1,12 @@
-"""How many training pairs a second the simulator renders, with the true flow both ways, and in how much memory.
+"""Throughput and memory of the simulator: training pairs per second, with the true flows in both directions.
 
     python benchmarks/simulator_throughput.py [--device cuda] [--size 512x384] [--batches 1 4 16] [--frames 2]
 
 A pair is two neighbouring rolling-shutter frames of a random world with the exact flows between them and their
-visibility. Clips of more than two frames share frames between pairs. "worlds" is the time to draw the worlds, on the
-CPU, as a part of the whole. Textures are painted once and not counted. Peak memory is that of the CUDA allocator, or of
-the whole process on a CPU. `--training-step` (in seconds a batch of so many pairs, from the training log of the flow
-network) adds the ratio of rendering to it.
+visibility. Clips of more than two frames share frames between pairs. "worlds" is the share of the time that drawing the
+worlds takes, on the CPU. Textures are painted once and not counted. Peak memory is that of the CUDA allocator, or of
+the whole process on a CPU. `--training-step` (seconds per batch, from the training log of the flow network) adds the
+ratio of the rendering time to it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/video_profile.py [--size 640x480] [--frames 60] [--rounds 3]
 
-Both are measured in turns in one process, so that other work on the machine slows both alike; the medians are
+Both are measured in turns in one process, so that other work on the machine slows both equally; the medians are
 compared. The clip is made on the fly: a photograph-like texture under an unsteady camera, as H.264.
 """
 
@@ -24,14 +24,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.flow.dis import Luma, search
-from qrsc.media.codecs import choose_encoding
 from qrsc.media.mp4 import write_video
-from qrsc.media.probe import probe
 from qrsc.media.reader import read_video
-from qrsc.pipeline import Corrector
-from qrsc.pipeline.presets import choose_threads
-from qrsc.timing import Readout
-from qrsc.video.correct import Job, correct_clip
+from qrsc.video.correct import correct_video
 
 GAMMA = 0.6
 
@@ -68,23 +63,10 @@ def dis_alone(greys: list[Luma]) -> float:
 
 def end_to_end(clip: Path, folder: Path) -> tuple[float, dict[str, float]]:
     """Seconds per frame from the file to the file, and of each kind of work (they overlap)."""
-    corrector = Corrector(Readout(GAMMA), preset="fast", find_cuts=True, find_repeats=True, flows_ahead=1)
-    output = folder / "out.mp4"
-    info = probe(clip)
     started = time.perf_counter()
-    device = torch.device("cpu")
-    job = Job(
-        clip,
-        output,
-        info,
-        choose_encoding(output, info, quick=True),
-        device,
-        overwrite=True,
-        threads=choose_threads(device),
-    )
-    summary = correct_clip(job, corrector, progress="none", say=lambda _: None)
-    seconds = (time.perf_counter() - started) / summary.frames
-    return seconds, {work: spent / summary.frames for work, spent in corrector.seconds.spent.items()}
+    result = correct_video(clip, folder / "out.mp4", gamma=GAMMA, preset="fast", device="cpu", overwrite=True)
+    seconds = (time.perf_counter() - started) / result.frames
+    return seconds, {work: spent / result.frames for work, spent in result.seconds_by_work.items()}
 
 
 def main() -> None:
@@ -124,7 +106,7 @@ def main() -> None:
     )
     for kind in works[0]:
         spent = statistics.median(each[kind] for each in works)
-        print(f"  {kind:<22}{1000 * spent:7.1f} ms per frame, beside the others")
+        print(f"  {kind:<22}{1000 * spent:7.1f} ms per frame, overlapping")
 
 
 if __name__ == "__main__":

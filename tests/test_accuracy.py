@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qrsc.data.layouts import index_sequences
-from qrsc.evaluate.metrics.pixels import masked_psnr, psnr
+from qrsc.evaluate.metrics.image_quality import masked_psnr, psnr
 from qrsc.media.image_folder import read_frame
 from qrsc.motion.trajectory import correction_field, solve_trajectory
 from qrsc.pipeline import Corrector

@@ -13,6 +13,7 @@ from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.data.dataset import MASKS
 from qrsc.data.layouts import LAYOUTS, SPLITS, LayoutName, get_layout
+from qrsc.evaluate.evaluate_data import evaluate_data
 from qrsc.media.image_folder import read_frame
 from qrsc.simulate.output.writers import sequence_folder, write_sequence
 from qrsc.simulate.render.clip import ClipFrame
@@ -119,6 +120,37 @@ def test_everything_it_can_write(three_sets: Path, tmp_path: Path) -> None:
     assert code == 0
     assert table.startswith("| set | at | method |")
     assert run("evaluate", root, *arguments, "--csv")[1].startswith("set,method,at,frames,psnr")
+
+
+def test_inputs_are_never_replaced(three_sets: Path, tmp_path: Path) -> None:
+    root = three_sets / "Fastec-RS"
+    frame = root / "train" / "0000" / "001_rolling.png"
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    before = frame.read_bytes()
+    for options, message in (
+        (["--per-frame", frame], "lies inside the other"),
+        (["--plots", root / "train"], "lies inside the other"),
+        (["--save-frames", root], "--save-frames is the input"),
+        (["--save-frames", theirs, "--method", f"theirs={theirs}"], "--save-frames is the input"),
+        (["--plots", tmp_path, "--per-frame", tmp_path / "frames.csv"], "are both"),
+    ):
+        code, output = run("evaluate", root, "--layout", "fastec", "--methods", "rs", *options)
+        assert (code, len(output.splitlines())) == (2, 1)
+        assert message in output
+    assert frame.read_bytes() == before
+    assert not list(theirs.iterdir())
+
+
+def test_the_command_is_a_function_with_progress(three_sets: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    evaluation = evaluate_data(
+        three_sets, "all", methods=["rs"], progress=lambda each: told.append((each.stage, each.done, each.total))
+    )
+    assert told == [(title, frame, 3) for title in ("Carla-RS", "Fastec-RS", "BS-RSC") for frame in (1, 2, 3)]
+    code, table = run("evaluate", three_sets, "--layout", "all", "--methods", "rs", "--device", "cpu")
+    assert code == 0
+    assert table == evaluation.table() + "\n"
 
 
 def test_gamma_takes_the_place_of_the_data_sets_own(three_sets: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
-from qrsc.cli.studies import made_with
 from qrsc.data.dataset import index_data
 from qrsc.evaluate.studies.scoring import Settings
+from qrsc.evaluate.studies.study import StudyOptions, ablate, made_with
 
 from ..evaluate.studies.toys import save_tiny
 
@@ -78,7 +78,7 @@ def test_ablate(ablation: Path, tmp_path: Path) -> None:
     code, _, errors = run(*arguments)
     assert code == 2
     assert "ablation.md" in errors
-    assert "would be replaced. Choose another folder, or give --force" in errors
+    assert "exists. Choose another name, or add --force to replace it" in errors
     code, again, errors = run(*arguments, "--force")
     assert code == 0, errors
     assert json.loads(again) == json.loads(output)
@@ -116,7 +116,7 @@ def test_generalise(sim_set: Path, tmp_path: Path) -> None:
     }
     code, _, errors = run("generalise", path, "--plots", out, "--device", "cpu")
     assert code == 2
-    assert "decline_ssim.svg would be replaced" in errors
+    assert "decline_ssim.svg exists" in errors
 
 
 def test_a_line_says_what_a_table_was_made_with(sim_set: Path) -> None:
@@ -142,6 +142,30 @@ def test_bad_options(ablation: Path, options: str, message: str) -> None:
     code, output, errors = run("ablate", ablation, *options.split())
     assert (code, output) == (2, "")
     assert message in errors
+
+
+def test_the_manifest_is_never_replaced(sim_set: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ablation.json"
+    path.write_text(
+        json.dumps({"sets": {"A": {"root": str(sim_set), "layout": "sim"}}, "rows": {"a": {"method": "rs"}}})
+    )
+    before = path.read_bytes()
+    code, output, errors = run("ablate", path, "--out", tmp_path, "--force")
+    assert (code, output) == (2, "")
+    assert "ablation.json is the input" in errors
+    assert path.read_bytes() == before
+
+
+def test_a_study_is_a_function_with_progress(ablation: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    with pytest.warns(UserWarning, match="not scored, there are no weights: no field"):
+        result = ablate(
+            ablation, StudyOptions(), progress=lambda each: told.append((each.stage, each.done, each.total))
+        )
+    assert told == [("mini", frame, 4) for frame in (1, 2, 3, 4)]
+    code, output, errors = run("ablate", ablation, "--device", "cpu")
+    assert code == 0, errors
+    assert output == result.table("text") + "\n"
 
 
 def test_weights_of_another_network_are_refused(ablation: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`qrsc demo`: see it work without a clip of your own."""
+"""`qrsc demo`: a demonstration without a clip of your own."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ def demo(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")] = False,
 ) -> None:
     """Render a rolling-shutter clip, correct it from its pixels, and write a before/after video, still and report."""
-    from qrsc.cli.demo_work import show_demo
+    from qrsc.cli.progress import reporting
+    from qrsc.evaluate.demo import run_demo
+    from qrsc.names import parse_size
 
-    summary = show_demo(output, size=size, frames=frames, seed=seed, quiet=quiet)
+    with reporting("none" if quiet else "auto") as progress:
+        result = run_demo(output, size=parse_size(size), frames=frames, seed=seed, progress=progress)
     if not quiet:
-        typer.echo(summary)
+        typer.echo(result.summary())

@@ -1,1 +1,1 @@
-"""How close a corrected frame is to the truth."""
+"""Scoring against the truth: methods, metrics, runs over data sets, reports, and the paper's studies."""

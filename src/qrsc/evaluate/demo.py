@@ -1,17 +1,19 @@
-"""The demonstration: a simulated clip is corrected from its pixels alone and held against its truth."""
+"""The demonstration: a simulated clip is corrected from its pixels alone and compared with its truth."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from qrsc.evaluate.metrics.pixels import psnr, ssim
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.evaluate.metrics.image_quality import psnr, ssim
 from qrsc.evaluate.report.page import Figures, write_report
 from qrsc.media.annotate import beside, error_picture, labelled
+from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import write_frame
 from qrsc.media.mp4 import write_video
 from qrsc.pipeline import Corrector
@@ -20,7 +22,7 @@ from qrsc.simulate.scene.demo_scene import demo_scene
 from qrsc.timing import Readout
 
 READOUT = Readout(0.9)
-FRAMES_PER_SECOND = 15  # the clip is shown at half speed, so that the wobble can be followed
+FRAMES_PER_SECOND = 15  # half speed, so that the wobble can be seen
 ERROR_GAIN = 4.0
 
 
@@ -40,6 +42,16 @@ class DemoResult:
     ssim_after: float
     files: tuple[Path, ...]
 
+    def summary(self) -> str:
+        """The figures and the files, one per line."""
+        return "\n".join(
+            [
+                f"PSNR  {self.psnr_before:.2f} -> {self.psnr_after:.2f} dB",
+                f"SSIM  {self.ssim_before:.4f} -> {self.ssim_after:.4f}",
+                *(f"wrote {path}" for path in self.files),
+            ]
+        )
+
 
 def run_demo(
     output: Path,
@@ -47,7 +59,8 @@ def run_demo(
     size: tuple[int, int] = (480, 640),
     frames: int = 24,
     seed: int = 0,
-    advance: Callable[[str], None] = lambda step: None,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
 ) -> DemoResult:
     """Render, correct, measure and write.
 
@@ -56,23 +69,26 @@ def run_demo(
         size: `(height, width)` of the clip.
         frames: its length, at least 3.
         seed: of the scene.
-        advance: called after each of the `3 * frames` steps with a word for what is being done.
+        progress: called with a `Progress` for every frame that is rendered, corrected and encoded: three stages.
+        cancel: asked for every frame; once it is set the call raises `Cancelled`, and no file is left behind.
     """
     if frames < 3:
         raise ValueError(f"the demonstration needs at least 3 frames for quadratic motion, got {frames}.")
     rolling, truth = [], []
     scene = demo_scene(size, frames, seed)
+    stage = Stage("rendering", frames, progress, cancel)
     for index in range(frames):
         rolling.append(render_rs(scene, READOUT, index)[0])
         truth.append(render_gs(scene, index + READOUT.instant("middle"))[0])
-        advance("rendering")
-    # What a camera would store: the truth of the correction is nothing finer than 8 bits.
+        stage.advance()
+    # A camera stores 8 bits.
     rolling = [(frame * 255.0).round() / 255.0 for frame in rolling]
     corrected = []
-    # A search finds the flow of this clip as well as the network (33.7 and 33.6 dB), in a tenth of the time.
+    stage = Stage("correcting", frames, progress, cancel)
+    # On this clip DIS is as good as the flow network (33.7 and 33.6 dB), in a tenth of the time.
     for each in Corrector(READOUT, flow="dis").stream(rolling):
         corrected.append(each.frame)
-        advance("correcting")
+        stage.advance()
 
     output.mkdir(parents=True, exist_ok=True)
     scores = torch.tensor(
@@ -81,12 +97,13 @@ def run_demo(
             for before, after, exact in zip(rolling, corrected, truth, strict=True)
         ]
     )  # [T, 4]: PSNR before and after, SSIM before and after
-    # The still shows the frame that the rolling shutter bent most.
+    # The still shows the frame with the strongest distortion.
     index = int(scores[:, 0].argmin())
     files = (output / "before_after.mp4", output / "still.png", output / "report.html")
-    write_video(files[0], _video(rolling, corrected, advance), FRAMES_PER_SECOND)
+    write_video(files[0], _video(rolling, corrected, Stage("encoding", frames, progress, cancel)), FRAMES_PER_SECOND)
     strip = _strip(rolling[index], corrected[index], truth[index])
-    write_frame(files[1], strip)
+    with atomic_file(files[1]) as work:
+        write_frame(work, strip)
     mean = scores.mean(0).tolist()
     result = DemoResult(mean[0], mean[1], mean[2], mean[3], files)
     figures = Figures(
@@ -101,10 +118,10 @@ def run_demo(
     return result
 
 
-def _video(rolling: list[Tensor], corrected: list[Tensor], advance: Callable[[str], None]) -> Iterator[Tensor]:
+def _video(rolling: list[Tensor], corrected: list[Tensor], stage: Stage) -> Iterator[Tensor]:
     for before, after in zip(rolling, corrected, strict=True):
         yield beside([labelled(before, "rolling shutter"), labelled(after, "corrected")])
-        advance("encoding")
+        stage.advance()
 
 
 def _strip(before: Tensor, after: Tensor, truth: Tensor) -> Tensor:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from qrsc.flow.precomputed import PrecomputedFlow
 from qrsc.flow.protocol import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.raft_rs.estimator import flow_from_file, shipped_flow
 from qrsc.flow.refined import RefinedFlow
+from qrsc.weights import card, file_sha256
 
 __all__ = [
     "FLOWS",
@@ -27,6 +29,7 @@ __all__ = [
     "FlowPair",
     "default_flow",
     "find_flows",
+    "flow_fingerprint",
     "load_flow",
 ]
 
@@ -40,7 +43,8 @@ _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
 }
 
 FLOWS: tuple[str, ...] = tuple(_ESTIMATORS)
-
+# The weights from the package that each of them loads.
+_SHIPPED_WEIGHTS = {"raft-rs": "raft-rs", "raft-rs+dis": "raft-rs", "raft-rs-full+dis": "raft-rs"}
 
 # Networks of other packages, by the word before the colon; called with the parts before and after the "@".
 _ADAPTERS: dict[str, Callable[[str, str | None], FlowEstimator]] = {
@@ -88,3 +92,25 @@ def load_flow(name: str) -> FlowEstimator:
         f"unknown flow {name!r}; choose one of {', '.join(FLOWS)}, a file of weights (.safetensors), a file (.npz) or "
         f"folder of flows, or another package's network such as torchvision:raft_large or ptlflow:gma@things."
     )
+
+
+def flow_fingerprint(name: str) -> str:
+    """A text that changes when the flow of a name does, for keys of caches.
+
+    It holds the name and the SHA-256 of the weights: those of the package, or of a file. For another package's network
+    it holds the version of that package, which decides on the weights that a name stands for.
+    """
+    if name in _SHIPPED_WEIGHTS:
+        return f"{name}@{card(_SHIPPED_WEIGHTS[name])['sha256']}"
+    package, colon, _ = name.partition(":")
+    if colon and package in _ADAPTERS:
+        return f"{name}@{_installed_version(package)}"
+    path = Path(name)
+    return f"{name}@{file_sha256(path)}" if path.is_file() else name
+
+
+def _installed_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -62,6 +62,13 @@ class ClipFlow(Protocol):
     def pair(self, number: int, first: Tensor, second: Tensor) -> FlowPair: ...
 
 
+@runtime_checkable
+class ConfidentClipFlow(Protocol):
+    """Flows of one clip by the number of the pair, with confidences."""
+
+    def confident_pair(self, number: int, first: Tensor, second: Tensor) -> ConfidentFlows: ...
+
+
 def find_flows(estimator: FlowEstimator, first: Tensor, second: Tensor, number: int = 0) -> ConfidentFlows:
     """Compute the flows of a pair of frames by an estimator of any kind, with confidences if it has them.
 
@@ -69,6 +76,8 @@ def find_flows(estimator: FlowEstimator, first: Tensor, second: Tensor, number: 
         first, second: `[B, 3, H, W]`.
         number: index of the pair in its clip, 0 for the first two frames.
     """
+    if isinstance(estimator, ConfidentClipFlow):
+        return estimator.confident_pair(number, first, second)
     if isinstance(estimator, ClipFlow):
         return ConfidentFlows(estimator.pair(number, first, second), None, None)
     if isinstance(estimator, ConfidentEstimator):

@@ -8,7 +8,7 @@ import torch
 from skimage.metrics import structural_similarity
 from torch import Tensor
 
-from qrsc.evaluate.metrics.pixels import masked_psnr, psnr, ssim, to_eight_bits
+from qrsc.evaluate.metrics.image_quality import masked_psnr, psnr, ssim, to_eight_bits
 
 
 def pair(*shape: int) -> tuple[Tensor, Tensor]:

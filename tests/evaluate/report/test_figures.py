@@ -12,12 +12,13 @@ import torch
 
 from qrsc.evaluate.metrics import lpips as perceptual
 from qrsc.evaluate.metrics.field_errors import distance_from_line, endpoint_error, line_bend, unseen_parts
+from qrsc.evaluate.metrics.image_quality import Reference, to_levels
 from qrsc.evaluate.metrics.lpips import load_lpips
-from qrsc.evaluate.metrics.pixels import Reference, to_levels
+from qrsc.evaluate.metrics.metric_table import METRICS
 from qrsc.evaluate.metrics.similarity import _at_once, _blur_by_shifts, _blur_plane, _in_strips
 from qrsc.evaluate.metrics.temporal import warping_error
 from qrsc.evaluate.report.charts import bar_chart, line_chart
-from qrsc.evaluate.run.scores import METRICS, load_measures
+from qrsc.evaluate.run.scores import load_measures
 
 
 def test_endpoint_error_by_hand() -> None:
@@ -101,7 +102,10 @@ def test_blurring_by_shifts_is_blurring() -> None:
 def test_unknown_metrics_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown metrics psrn; choose from psnr, ssim"):
         load_measures(["psnr", "psrn"])
-    assert load_measures([name for name in METRICS if name not in ("lpips", "warping")]) == (None, None)
+    with pytest.raises(ValueError, match=r"unknown metrics \(none\)"):
+        load_measures([])
+    installed = [name for name, metric in METRICS.items() if metric.extra is None]
+    assert list(load_measures(installed[::-1])) == installed, "in the order of the table"
 
 
 def test_lpips_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

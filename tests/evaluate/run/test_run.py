@@ -4,31 +4,45 @@ import json
 import math
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from qrsc.data.dataset import index_data
-from qrsc.evaluate.methods import registry as methods_module
-from qrsc.evaluate.methods.registry import FrameFolder, load_method, parse_folder, windowed
+from qrsc.backend.progress import Cancelled, Progress
+from qrsc.data.dataset import ClipFiles, index_data
+from qrsc.evaluate.methods.registry import (
+    METHODS,
+    FrameFolder,
+    Method,
+    load_method,
+    method_fingerprint,
+    parse_folder,
+    unchanged,
+    windowed,
+)
 from qrsc.evaluate.methods.results import LateFrame
-from qrsc.evaluate.methods.shared_flow import shared_flow
-from qrsc.evaluate.metrics.pixels import psnr
+from qrsc.evaluate.methods.shared_flow import SharedFlow, shared_flow
+from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.evaluate.report.tables import format_rows, frame_rows
 from qrsc.evaluate.report.worst_frames import write_charts, write_worst
+from qrsc.evaluate.run import plan as plan_module
 from qrsc.evaluate.run.plan import Plan, evaluate
 from qrsc.evaluate.run.scores import FrameScore, mean_rows
 from qrsc.flow import DisFlow, FlowPair
 from qrsc.media.image_folder import read_frame
 from qrsc.pipeline import Corrector, MotionName
 from qrsc.timing import Readout, Scan
+from qrsc.weights import card
 
 
 def plan(root: Path, **changes: object) -> Plan:
-    settings: dict[str, object] = {"methods": ("rs", "qrs"), "metrics": ("psnr",)}
-    return Plan(root.name, index_data(root, "sim"), **(settings | changes))  # type: ignore[arg-type]  # settings by name
+    settings: dict[str, object] = {"methods": ("rs", "qrs"), "metrics": ("psnr",), "sequences": index_data(root, "sim")}
+    return Plan(root.name, **(settings | changes))  # type: ignore[arg-type]  # settings by name
 
 
 def test_figures_are_those_of_the_corrector(sim_set: Path) -> None:
@@ -99,10 +113,10 @@ def test_flows_are_computed_once_for_all_methods_and_instants(sim_set: Path, mon
 def test_flows_on_disk_change_nothing_and_are_used(
     sim_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    methods = ("qrs", "multi-qrs")  # which take settled flows and flows as they came
+    methods = ("qrs", "multi-qrs")  # which take filled flows and flows as they were found
     first = evaluate(plan(sim_set, methods=methods, flow_folder=tmp_path))
     assert first == evaluate(plan(sim_set, methods=methods))
-    assert len(list(tmp_path.rglob("*-settled.npy"))) == 2 * 3
+    assert len(list(tmp_path.rglob("*-filled.npy"))) == 2 * 3
     assert len(list(tmp_path.rglob("*.npy"))) == 2 * 2 * 3
 
     def refuse(first: Tensor, second: Tensor) -> FlowPair:
@@ -121,12 +135,11 @@ def test_threads_share_the_cores_and_give_them_back(sim_set: Path, monkeypatch: 
             seen.append(torch.get_num_threads())
             yield frame
 
-    monkeypatch.setitem(methods_module.METHODS, "looking", lambda flow: looking)
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     try:
-        evaluate(plan(sim_set, methods=("looking",)))
+        evaluate(plan(sim_set, methods=("looking",), table={"looking": lambda flow: looking}))
         assert torch.get_num_threads() == 4
     finally:
         torch.set_num_threads(before)
@@ -146,11 +159,103 @@ def test_a_run_goes_on_where_it_was_cut_off(sim_set: Path, tmp_path: Path, monke
     lines = (tmp_path / "sequences.jsonl").read_text().splitlines()
     assert len(lines) == 2
     (tmp_path / "sequences.jsonl").write_text(lines[0] + "\n" + lines[1][:40])
+    scored: list[str] = []
+    score_clip = plan_module._score_clip
+
+    def counted(clip: ClipFiles, *rest: Any) -> list[FrameScore]:
+        scored.append(clip.sequence)
+        return score_clip(clip, *rest)
+
+    monkeypatch.setattr(plan_module, "_score_clip", counted)
     seen: list[int] = []
-    assert evaluate(plan(sim_set, resume=tmp_path), advance=seen.append) == whole
-    assert seen == [4, 1, 1, 1, 1], "the first sequence at once, the second frame by frame"
+    assert evaluate(plan(sim_set, resume=tmp_path), progress=lambda each: seen.append(each.done)) == whole
+    assert scored == ["0001"], "the second sequence alone"
+    assert seen == list(range(1, 9))
     monkeypatch.setattr("qrsc.evaluate.run.plan._score_clip", None)
     assert evaluate(plan(sim_set, resume=tmp_path)) == whole
+
+
+def test_a_cancelled_run_keeps_what_was_finished(sim_set: Path, tmp_path: Path) -> None:
+    stop = Event()
+    done: list[int] = []
+
+    def watch(progress: Progress) -> None:
+        done.append(progress.done)
+        if progress.done == 6:
+            stop.set()
+
+    with pytest.raises(Cancelled):
+        evaluate(plan(sim_set, resume=tmp_path), progress=watch, cancel=stop)
+    assert done[-1] == 6
+    assert len((tmp_path / "sequences.jsonl").read_text().splitlines()) == 1
+
+
+class Weighted:
+    """An entry of a table of methods: the input, said to be made with some weights."""
+
+    def __init__(self, weights: str) -> None:
+        self.weights = weights
+
+    def __call__(self, flow: SharedFlow) -> Method:
+        return unchanged
+
+    def fingerprint(self) -> str:
+        return self.weights
+
+
+def test_kept_figures_are_those_of_the_weights_and_settings(
+    sim_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qrsc.flow._SHIPPED_WEIGHTS", {"dis": "stands in for a network"})
+    scored: list[str] = []
+    score_clip = plan_module._score_clip
+
+    def counted(clip: ClipFiles, *rest: Any) -> list[FrameScore]:
+        scored.append(clip.sequence)
+        return score_clip(clip, *rest)
+
+    monkeypatch.setattr(plan_module, "_score_clip", counted)
+
+    def computed(fusion: str, flow_network: str, **changes: object) -> bool:
+        """Whether figures are computed with a method and a flow of these weights."""
+        monkeypatch.setattr("qrsc.flow.card", lambda name: {"sha256": flow_network})
+        settings = {"methods": ("mine",), "table": {"mine": Weighted(fusion)}, "resume": tmp_path, **changes}
+        scored.clear()
+        evaluate(plan(sim_set, **settings))
+        assert scored in ([], ["0000", "0001"])
+        return bool(scored)
+
+    assert computed("a", "b")
+    assert not computed("a", "b")
+    assert computed("trained again", "b")
+    assert computed("a", "trained again")
+    assert not computed("a", "b")
+    turned = [replace(each, readout=Readout(0.5, "bottom-up")) for each in index_data(sim_set, "sim")]
+    slower = [replace(each, readout=Readout(0.5)) for each in index_data(sim_set, "sim")]
+    for changes in (
+        {"metrics": ("psnr", "ssim")},
+        {"instants": ("first",)},
+        {"window": 3},
+        {"flow": "dis-fast"},
+        {"sequences": slower},
+        {"sequences": turned},
+    ):
+        assert computed("a", "b", **changes), changes
+        assert not computed("a", "b", **changes), changes
+
+
+def test_a_fusion_network_is_known_by_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    sha256 = card("rsa2-lite")["sha256"]
+    assert method_fingerprint("rsa2-lite").endswith(f"@{sha256}")
+    assert "@" not in method_fingerprint("multi-path")
+    assert len({method_fingerprint(name) for name in METHODS}) == len(METHODS)
+    monkeypatch.setattr("qrsc.evaluate.methods.registry.card", lambda name: {"sha256": "trained again"})
+    assert method_fingerprint("rsa2-lite").endswith("@trained again")
+
+
+def test_the_table_of_methods_is_read_only() -> None:
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        METHODS["mine"] = lambda flow: unchanged  # type: ignore[index]  # which is the point
 
 
 def test_saved_frames_score_the_same_as_a_folder(sim_set: Path, tmp_path: Path) -> None:
@@ -179,8 +284,8 @@ def test_gaps_are_not_bridged(sim_set: Path, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="one frame"):
         scores = [s for s in evaluate(plan(tmp_path)) if s.method == "qrs"]
     assert [s.frame for s in scores] == [0, 1, 3]
-    unchanged = [s.figures for s in evaluate(plan(tmp_path, methods=("rs",))) if s.frame == 3]
-    assert scores[2].figures == unchanged[0]
+    as_it_came = [s.figures for s in evaluate(plan(tmp_path, methods=("rs",))) if s.frame == 3]
+    assert scores[2].figures == as_it_came[0]
 
 
 def test_windows_leave_out_the_ends_of_clips(sim_set: Path, tmp_path: Path) -> None:
@@ -221,8 +326,8 @@ def too_small(frames: Tensor, readout: Readout, tau: float) -> list[Tensor]:
 def test_functions_of_others_are_scored(sim_set: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "their_network.py").write_text("def run(frames, readout, tau):\n    return [f * 0 for f in frames]\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(methods_module.METHODS, "mirrored", lambda flow: mirrored)
-    rows = mean_rows(evaluate(plan(sim_set, methods=("mirrored", "their_network:run", "rs"))))
+    table = {**METHODS, "mirrored": lambda flow: mirrored}
+    rows = mean_rows(evaluate(plan(sim_set, methods=("mirrored", "their_network:run", "rs"), table=table)))
     assert [row["method"] for row in rows] == ["mirrored", "their_network:run", "rs"]
     assert rows[1]["psnr"] < rows[0]["psnr"] < rows[2]["psnr"]
 
@@ -230,12 +335,9 @@ def test_functions_of_others_are_scored(sim_set: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("method", "message"), [(too_few, "fewer frames than the 4"), (too_small, r"got \[3, 72, 95\]")]
 )
-def test_wrong_results_are_refused(
-    sim_set: Path, monkeypatch: pytest.MonkeyPatch, method: object, message: str
-) -> None:
-    monkeypatch.setitem(methods_module.METHODS, "wrong", lambda flow: method)
+def test_wrong_results_are_refused(sim_set: Path, method: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        evaluate(plan(sim_set, methods=("wrong",)))
+        evaluate(plan(sim_set, methods=("wrong",), table={"wrong": lambda flow: method}))
 
 
 def test_unknown_methods_are_refused(sim_set: Path) -> None:

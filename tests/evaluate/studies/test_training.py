@@ -205,7 +205,7 @@ def test_networks_share_samples_that_are_rendered_once(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(training, "train_fusion", watched)
     told: list[str] = []
-    training.train_variants(variants, plan, told=told.append)
+    training.train_variants(variants, plan, say=told.append)
     # Those that are prepared alike come one after the other, whatever stands between them in the manifest.
     assert told == [
         "rendering 4 samples for a",
@@ -222,7 +222,7 @@ def test_networks_share_samples_that_are_rendered_once(tmp_path: Path, monkeypat
     assert torch.equal(seen["b"][0].correction_fields, torch.zeros_like(seen["b"][0].correction_fields))
     with pytest.raises(ManifestError, match="samples must be over 0, got 0"):
         plan_of({"steps": 1, "samples": 0})
-    with pytest.raises(ManifestError, match=r"camera is a part, 0 to 1, got 1.5"):
+    with pytest.raises(ManifestError, match=r"camera is a share, 0 to 1, got 1.5"):
         plan_of({"steps": 1, "camera": 1.5})
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from qrsc.data.dataset import index_data
+from qrsc.evaluate.methods import registry
 from qrsc.evaluate.methods.registry import METHODS
 from qrsc.evaluate.methods.results import frame_of
 from qrsc.evaluate.methods.shared_flow import shared_flow
@@ -120,15 +121,15 @@ def test_figures_are_kept_by_sequence_and_variant(
     rows = [Variant("input", "rs"), network, Variant("gone", weights=tmp_path / "gone.safetensors")]
     asked: list[list[str]] = []
 
-    def counted(plan: Plan, advance: Any) -> object:
+    def counted(plan: Plan, **more: Any) -> object:
         asked.append(list(plan.methods))
-        return evaluate(plan, advance)
+        return evaluate(plan, **more)
 
     monkeypatch.setattr(scoring, "evaluate", counted)
     done: list[int] = []
-    first = score_variants(sets, rows, settings, lambda name, frames: done.append(frames))
+    first = score_variants(sets, rows, settings, progress=lambda each: done.append(each.done))
     assert asked == [sorted([identity(network), "rs"])] * 2
-    assert sum(done) == 8
+    assert done == list(range(1, 9))
     assert {score.method for score in first} == {"input", "network"}
     assert len(first) == 2 * 2 * 4
     assert identity(network) not in METHODS
@@ -152,13 +153,14 @@ def test_figures_are_kept_by_sequence_and_variant(
     asked.clear()
     assert len(score_variants(sets, rows, settings)) == len(first)
     assert len(asked) == 1
-    # A method is a network from the package: other weights, other figures.
-    monkeypatch.setattr(scoring, "shipped_weights", lambda: ("rs",))
+    # A method that is a network from the package: other weights, other figures.
     for sha256 in ("0123456789abcdef-first", "fedcba9876543210-second"):
-        monkeypatch.setattr(scoring, "card", lambda name, known=sha256: {"sha256": known})
-        asked.clear()
-        score_variants(sets, rows, settings)
-        assert asked == [["rs"]] * 2
+        monkeypatch.setattr(registry, "shipped_weights", lambda: ("mean",))
+        monkeypatch.setattr(registry, "card", lambda name, known=sha256: {"sha256": known})
+        for expected in ([["multi-qrs"]] * 2, []):
+            asked.clear()
+            score_variants(sets, [Variant("fused", "multi-qrs")], settings)
+            assert asked == expected
 
 
 def test_nothing_but_missing_weights(sim_set: Path, tmp_path: Path) -> None:

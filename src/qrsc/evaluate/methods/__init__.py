@@ -1,1 +1,1 @@
-"""What can be scored, by name."""
+"""The methods that can be scored, by name, and the optical flow that they share."""

@@ -1,9 +1,9 @@
-"""What can be scored: our methods by name, folders of frames that another program made, and functions of others.
+"""What can be scored: methods by name, functions of other modules, and folders of frames from another program.
 
 Convention
-    A method is called once for every clip, with the rolling-shutter frames `[3, H, W]` in order (RGB in [0, 1], any
+    A method is called once per clip, with the rolling-shutter frames `[3, H, W]` in order (RGB in [0, 1], any
     iterable), the `Readout` (gamma and scan), and the instant `tau` in frame intervals after the start of each frame.
-    It gives one result for each frame, in order: the global-shutter frame `[3, H, W]` at that instant, or a
+    It returns one result per frame, in order: the global-shutter frame `[3, H, W]` at that instant, or a
     `qrsc.Corrected` or `FrameAndField`, whose correction field is scored as well. It may read ahead as far as it likes.
 """
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -24,13 +25,16 @@ from qrsc.data.dataset import ClipFiles, TruthInstant
 from qrsc.evaluate.methods.results import FrameAndField, Result
 from qrsc.evaluate.methods.shared_flow import SharedFlow
 from qrsc.evaluate.methods.single_frame import SingleFrames
+from qrsc.fusion import FusionName
 from qrsc.media.image_folder import SUFFIXES, read_frame
-from qrsc.pipeline import Corrected, Corrector
+from qrsc.pipeline import Corrected, Corrector, MotionName
 from qrsc.timing import Readout
+from qrsc.warp import WarpMethod
+from qrsc.weights import card, shipped_weights
 
 
 class Method(Protocol):
-    """Anything that corrects clips; see above."""
+    """Anything that corrects clips; see the convention above."""
 
     def __call__(self, frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterable[Result]: ...
 
@@ -41,51 +45,84 @@ def unchanged(frames: Iterable[Tensor], readout: Readout, tau: float) -> Iterato
         yield FrameAndField(frame, torch.zeros_like(frame[:2]))
 
 
-def _corrector(**settings: Any) -> Callable[[SharedFlow], Method]:
-    """A method that is a `Corrector` with some settings."""
+@dataclass(frozen=True)
+class CorrectorMethod:
+    """An entry for a table of methods: a `Corrector` with some settings.
 
-    def with_flow(flow: SharedFlow) -> Method:
+    Attributes:
+        motion, fusion, warp: as for `Corrector`.
+    """
+
+    motion: MotionName
+    fusion: FusionName
+    warp: WarpMethod = "invert"
+
+    def __call__(self, flow: SharedFlow) -> Method:
         def method(frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterator[Corrected]:
-            return Corrector(readout, tau=tau, flow=flow, **settings).stream(frames)
+            corrector = Corrector(readout, tau=tau, flow=flow, motion=self.motion, fusion=self.fusion, warp=self.warp)
+            return corrector.stream(frames)
 
         return method
 
-    return with_flow
+    def fingerprint(self) -> str:
+        """The settings, and the SHA-256 of the fusion network's weights."""
+        weights = f"@{card(self.fusion)['sha256']}" if self.fusion in shipped_weights() else ""
+        return f"{self.motion} {self.fusion} {self.warp}{weights}"
 
 
-# Every method that can be asked for by name; a new one is a line here. Each is given the flow that all share.
-METHODS: dict[str, Callable[[SharedFlow], Method]] = {
-    "rs": lambda flow: unchanged,
-    "linear": lambda flow: SingleFrames("linear", flow),
-    "qrs": lambda flow: SingleFrames("quadratic", flow),
-    "path": _corrector(motion="path", fusion="none"),
-    "cubic": _corrector(motion="cubic", fusion="none"),
-    "multi-linear": _corrector(motion="linear", fusion="mean"),
-    "multi-qrs": _corrector(motion="quadratic", fusion="mean"),
-    "multi-cubic": _corrector(motion="cubic", fusion="mean"),
-    "multi-path": _corrector(motion="path", fusion="mean"),
-    "coherent": _corrector(motion="path", fusion="coherent"),
-    "rsa2": _corrector(motion="path", fusion="rsa2"),
-    "rsa2-lite": _corrector(motion="path", fusion="rsa2-lite"),
-    "qrs-negate": _corrector(motion="quadratic", fusion="none", warp="negate"),
-}
+# An entry is given the flow that all methods share, and returns the method.
+MethodTable = Mapping[str, Callable[[SharedFlow], Method]]
 
 
-def load_method(name: str, flow: SharedFlow) -> Method:
-    """A method by one of the names in `METHODS`, or a function by `module:function`."""
-    if name in METHODS:
-        return METHODS[name](flow)
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """An entry of a table that can tell when its results change: by its weights, for one."""
+
+    def fingerprint(self) -> str: ...
+
+
+# Every method that can be asked for by name. It is read-only; pass a table of your own to add to it:
+# `{**METHODS, "mine": lambda flow: mine}`.
+METHODS: MethodTable = MappingProxyType(
+    {
+        "rs": lambda flow: unchanged,
+        "linear": lambda flow: SingleFrames("linear", flow),
+        "qrs": lambda flow: SingleFrames("quadratic", flow),
+        "path": CorrectorMethod("path", "none"),
+        "cubic": CorrectorMethod("cubic", "none"),
+        "multi-linear": CorrectorMethod("linear", "mean"),
+        "multi-qrs": CorrectorMethod("quadratic", "mean"),
+        "multi-cubic": CorrectorMethod("cubic", "mean"),
+        "multi-path": CorrectorMethod("path", "mean"),
+        "coherent": CorrectorMethod("path", "coherent"),
+        "rsa2": CorrectorMethod("path", "rsa2"),
+        "rsa2-lite": CorrectorMethod("path", "rsa2-lite"),
+        "qrs-negate": CorrectorMethod("quadratic", "none", "negate"),
+    }
+)
+
+
+def load_method(name: str, flow: SharedFlow, table: MethodTable = METHODS) -> Method:
+    """A method by one of the names of a table, or a function by `module:function`."""
+    if name in table:
+        return table[name](flow)
     module, colon, function = name.partition(":")
     if not (colon and module and function):
         raise ValueError(
-            f"unknown method {name!r}; choose from {', '.join(METHODS)}, name a function as module:function, or a "
+            f"unknown method {name!r}; choose from {', '.join(table)}, name a function as module:function, or a "
             "folder of frames as --method NAME=DIR."
         )
     return _imported(module, function)
 
 
+def method_fingerprint(name: str, table: MethodTable = METHODS) -> str:
+    """A text that changes when the results of a method do, as far as its entry tells; for keys of records."""
+    entry = table.get(name)
+    return f"{name} {entry.fingerprint()}" if isinstance(entry, Fingerprinted) else name
+
+
 def windowed(correct: Callable[[Tensor, Readout, float], Tensor], frames: int) -> Method:
-    """A method out of a function that makes one frame from a window.
+    """A method from a function that makes one frame from a window of frames.
 
     Args:
         correct: from frames `[N, 3, H, W]`, the readout and tau to the frame `[3, H, W]` of number `N // 2`.
@@ -115,7 +152,7 @@ def windowed(correct: Callable[[Tensor, Readout, float], Tensor], frames: int) -
 class FrameFolder:
     """Frames that another program has made.
 
-    They are looked for as `DIR/SEQUENCE/FILE`, or `DIR/first/SEQUENCE/FILE` and `DIR/middle/SEQUENCE/FILE` for two
+    A frame is looked for as `DIR/SEQUENCE/FILE`, or `DIR/first/SEQUENCE/FILE` and `DIR/middle/SEQUENCE/FILE` for two
     instants. SEQUENCE is the sequence's folder seen from the root of the data set. FILE is the name of the
     rolling-shutter frame or of its truth, with the folder it lies in or without, in any image format.
     """
@@ -123,7 +160,7 @@ class FrameFolder:
     folder: Path
 
     def frames(self, clip: ClipFiles, at: TruthInstant, device: torch.device | str | None = None) -> Iterator[Tensor]:
-        """One frame `[3, H, W]` for each of a clip; for those without a truth, which nobody asks for, an empty one."""
+        """One frame `[3, H, W]` for each of a clip; an empty tensor for those without a truth, which are not scored."""
         for files in clip.frames:
             if at in files.files:
                 named = [files.files["rolling"], files.files[at]]
@@ -139,8 +176,8 @@ class FrameFolder:
             if path.is_file():
                 return path
         raise FileNotFoundError(
-            f"{self.folder} has no frame for {named[0]}: {tried[0]} was looked for, likewise "
-            f"{(places[1] / names[1]).with_suffix('.png')} and names like that of the truth, {named[1].name}."
+            f"{self.folder} has no frame for {named[0]}. Looked for: {tried[0]}, "
+            f"{(places[1] / names[1]).with_suffix('.png')}, and the name of the truth, {named[1].name}."
         )
 
 
@@ -167,6 +204,6 @@ def _imported(module: str, function: str) -> Method:
         if added:
             sys.path.remove(here)
     if not callable(found):
-        raise ValueError(f"{module}:{function} is no function; one that takes frames, readout and tau was expected.")
+        raise ValueError(f"{module}:{function} is no function; a function of frames, readout and tau was expected.")
     method: Method = found
     return method

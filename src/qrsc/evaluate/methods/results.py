@@ -1,4 +1,4 @@
-"""What a method gives for a frame."""
+"""What a method returns for a frame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qrsc.pipeline import Corrected
 
 
 class FrameAndField(NamedTuple):
-    """A corrected frame `[3, H, W]` and its correction field `[2, H, W]`, RS to GS on the grid of the frame."""
+    """A corrected frame `[3, H, W]` and its correction field `[2, H, W]`, RS to GS on the grid of the RS frame."""
 
     frame: Tensor
     correction_field: Tensor
@@ -21,11 +21,11 @@ class FrameAndField(NamedTuple):
 
 @dataclass(frozen=True)
 class LateFrame:
-    """The same, with a frame that is made when somebody asks for it: in the thread that measures it, for one.
+    """The same, with a frame that is made when it is asked for, in the thread that measures it.
 
     Attributes:
         correction_field: `[2, H, W]`.
-        make: gives the frame; called once.
+        make: makes the frame; called once.
     """
 
     correction_field: Tensor

@@ -42,7 +42,7 @@ class SingleFrames:
         back: TrustedFlow | None = None  # from the frame to the one before
         for following in frames:
             if frame is not None:
-                onward, behind = self._flow.settled(frame.unsqueeze(0), following.unsqueeze(0))
+                onward, behind = self._flow.filled(frame.unsqueeze(0), following.unsqueeze(0))
                 yield self._corrected(frame, back, onward, readout, tau)
                 back = behind
             frame = following

@@ -1,1 +1,1 @@
-"""How close a picture, a field or a clip is to the truth."""
+"""Metrics of pictures, fields and clips against the truth; `metric_table` lists them."""

@@ -1,4 +1,4 @@
-"""LPIPS: how different two pictures look to a network (AlexNet), where it is installed."""
+"""LPIPS: perceptual distance of two pictures by the features of AlexNet, where it is installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_lpips() -> Callable[[Tensor, Tensor], float]:
         )
     try:
         from torchmetrics.image.lpip import LearnedPerceptualImagePatchSimilarity
-    except (ImportError, RuntimeError) as error:  # a torchvision that was built for another torch ends in the second
+    except (ImportError, RuntimeError) as error:  # the second by a torchvision built for another torch
         raise ValueError(f"LPIPS needs a torchvision that fits torch {torch.__version__}: {error}.") from error
 
     network = LearnedPerceptualImagePatchSimilarity(net_type="alex", normalize=True)  # takes [0, 1] to [-1, 1] itself

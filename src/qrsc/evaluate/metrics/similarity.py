@@ -1,13 +1,13 @@
 """Structural similarity of several pictures to one truth, plane by plane.
 
 Convention
-    Planes hold the whole numbers 0 to 255. The window is 11x11, Gaussian of sigma 1.5; the 5 pixels along each border,
+    Planes hold the integers 0 to 255. The window is 11x11, Gaussian of sigma 1.5; the 5 pixels along each border,
     where it would leave the picture, do not count. With x the picture, y the truth, b the window, m = b(.) and the
     constants C1, C2 of the original publication, the map of similarity is
 
         (2 mx my + C1) (2 (b(xy) - mx my) + C2) / ((mx^2 + my^2 + C1) (b(x^2 + y^2) - mx^2 - my^2 + C2)).
 
-    Three filters a picture: of the two variances only the sum is asked for.
+    Three filters per picture are enough: only the sum of the two variances is needed.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def _at_once(levels: Tensor, truth: Tensor) -> Tensor:
 
 
 def _in_strips(levels: Tensor, truth: Tensor) -> Tensor:
-    """The same on a CPU, a strip of a plane at a time, in buffers that stay in the processor's cache.
+    """The same on a CPU, one strip of a plane at a time, in buffers that stay in the processor's cache.
 
-    In pieces of whole planes it takes twice as long, with torch in place of numpy twice as long again.
+    On whole planes it takes twice as long, with torch in place of numpy twice as long again.
     """
     pictures, planes, height, width = levels.shape
     sums = torch.zeros(pictures, planes, dtype=torch.float64)
@@ -81,8 +81,8 @@ def _strip_sums(pictures: npt.NDArray[np.uint8], truth: npt.NDArray[np.uint8], r
         np.multiply(value, value, out=squares)
         squares += squared
         np.multiply(value, twice, out=product)
-        # The three lie below each other, and one call filters them: where the window reaches from one into the next,
-        # the result does not count.
+        # The three are stacked, and one call filters them all. Rows where the window reaches from one into the next are
+        # not used.
         _blur_plane(three.reshape(-1, truth.shape[1]), blurred.reshape(-1, truth.shape[1]))
         inner = slice(_BORDER, -_BORDER)
         _similarity(*(part[inner] for part in (*blurred, twice_mean, mean_squared, value)))
@@ -93,7 +93,7 @@ def _strip_sums(pictures: npt.NDArray[np.uint8], truth: npt.NDArray[np.uint8], r
 def _similarity(
     mean: Planes, squares: Planes, product: Planes, twice_mean_truth: Planes, mean_truth_squared: Planes, result: Planes
 ) -> None:
-    """The map, put into `result`; the first three, mx, b(x^2 + y^2) and 2 b(xy), are overwritten."""
+    """Write the map into `result`; the first three, mx, b(x^2 + y^2) and 2 b(xy), are overwritten."""
     luminance, lengths = result, mean
     luminance[:] = mean
     luminance *= twice_mean_truth
@@ -108,7 +108,7 @@ def _similarity(
 
 
 def _blur_plane(plane: Plane, target: Plane) -> None:
-    """A picture `[H, W]` under the window, put into another one; the border is not to be used."""
+    """Filter a plane `[H, W]` with the window into another one; the border of the result is not to be used."""
     import cv2
 
     kernel = _gaussian().numpy()
@@ -116,10 +116,10 @@ def _blur_plane(plane: Plane, target: Plane) -> None:
 
 
 def _blur_by_shifts(planes: Tensor) -> Tensor:
-    """Planes `[..., H, W]` under the window on any device, as a sum of shifted planes.
+    """Filter planes `[..., H, W]` with the window on any device, as a sum of shifted planes.
 
-    Not by a convolution: on a GPU that may round its factors to 10 bits (TF32), and variances are the small differences
-    of large squares.
+    Not a convolution: on a GPU that may round its factors to 10 bits (TF32), and variances are small differences of
+    large squares.
     """
     for dim in (-1, -2):
         size = planes.shape[dim]

@@ -1,4 +1,4 @@
-"""Whether corrected frames follow one another as the truth does."""
+"""Temporal consistency: whether corrected frames change from one to the next as the truth does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qrsc.flow import FlowEstimator
 from qrsc.motion.consistency import consistency_confidence
 from qrsc.warp import backward_warp
 
-TRUSTED = 0.5  # least confidence of a flow that is followed
+TRUSTED = 0.5  # minimum confidence of a flow that is followed
 
 
 @torch.no_grad()
@@ -21,7 +21,7 @@ def truth_motion(truth: Tensor, next_truth: Tensor, flow: FlowEstimator) -> tupl
 
 @torch.no_grad()
 def warping_error(frame: Tensor, next_frame: Tensor, motion: Tensor, trusted: Tensor) -> float:
-    """Root mean square difference, in grey levels of 255, between a frame and the next one brought back to it.
+    """Root mean square difference, in grey levels of 255, between a frame and the next one warped back to it.
 
     Args:
         frame: `[3, H, W]`, corrected.
@@ -30,8 +30,9 @@ def warping_error(frame: Tensor, next_frame: Tensor, motion: Tensor, trusted: Te
         trusted: `[1, H, W]` bool, where that flow can be followed.
 
     Returns:
-        NaN if there is no such pixel. The truth itself has an error above 0: resampling, light, what the flow misses.
+        NaN if there is no such pixel. The truth itself has an error above 0, from resampling, changing light and errors
+        of the flow.
     """
-    brought, inside = backward_warp(next_frame, motion)
+    warped, inside = backward_warp(next_frame, motion)
     counted = (trusted & inside).expand_as(frame)
-    return 255.0 * float((frame - brought)[counted].square().mean().sqrt())
+    return 255.0 * float((frame - warped)[counted].square().mean().sqrt())

@@ -1,14 +1,17 @@
-"""Small charts as SVG, drawn by hand: bars in groups, and lines."""
+"""Small charts as SVG: bars in groups, and lines."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from qrsc.media.atomic import atomic_file
 
 WIDTH, HEIGHT = 760, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 60
-# Told apart by people with any kind of colour vision (after Okabe and Ito).
+# Distinct for all kinds of colour vision (after Okabe and Ito).
 COLOURS = ("#999999", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 
 
@@ -63,6 +66,13 @@ def line_chart(title: str, lines: Mapping[str, Sequence[float]], *, caption: str
     return _picture(parts, list(lines), caption)
 
 
+def write_chart(path: Path, picture: str) -> Path:
+    """Write an SVG, whole or not at all; returns the path."""
+    with atomic_file(path) as work:
+        work.write_text(picture, encoding="utf-8")
+    return path
+
+
 def _finite_runs(line: Sequence[float]) -> list[list[tuple[int, float]]]:
     runs: list[list[tuple[int, float]]] = [[]]
     for index, value in enumerate(line):
@@ -74,7 +84,7 @@ def _finite_runs(line: Sequence[float]) -> list[list[tuple[int, float]]]:
 
 
 def _scale(low: float, high: float) -> tuple[float, float, float]:
-    """From, to and step of an axis, in round numbers."""
+    """Lower end, upper end and step of an axis, in round numbers."""
     spread = max(high - low, 1e-9)
     step = 10.0 ** math.floor(math.log10(spread / 4))
     step *= next(factor for factor in (1, 2, 5, 10) if spread / (step * factor) <= 6)

@@ -1,4 +1,4 @@
-"""A matrix as a picture: SVG, drawn by hand."""
+"""A matrix as a picture in SVG."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple
 from qrsc.evaluate.report.charts import text_at
 
 CELL_WIDTH, CELL_HEIGHT = 112, 56
-_LETTER = 7.2  # pixels, of a 12-point letter, generously
+_LETTER = 7.2  # pixels, upper limit of a 12-point letter's width
 _TOP, _SCALE, _GAP = 78, 16, 24
-# Blue for better, white for equal, orange for worse: told apart by people with any kind of colour vision.
+# Blue for better, white for equal, orange for worse: distinct for all kinds of colour vision.
 _BETTER, _EQUAL, _WORSE = (0, 114, 178), (255, 255, 255), (213, 94, 0)
 _UNKNOWN, _GREY = "#eaeef2", "#57606a"
-LEAST_RANGE = 0.1  # the strongest colour stands for this at least, so that small differences look small
+MIN_RANGE = 0.1  # the strongest colour stands for at least this, so that small differences look small
 
 
 class Cell(NamedTuple):
-    """One field of a heat map.
+    """One cell of a heat map.
 
     Attributes:
-        value: how much worse (above 0) or better (below) it is; NaN for not known.
+        value: how much worse (above 0) or better (below 0) it is; NaN if unknown.
         text: written in it.
         small: written below that.
     """
@@ -53,7 +53,7 @@ def heat_map(
     if not rows or not columns or [len(row) for row in cells] != [len(columns)] * len(rows):
         raise ValueError(f"{len(rows)} rows of {len(columns)} cells were expected; got {[len(row) for row in cells]}.")
     known = [abs(cell.value) for row in cells for cell in row if math.isfinite(cell.value)]
-    limit = max([LEAST_RANGE, *known])
+    limit = max([MIN_RANGE, *known])
     left = 24 + _LETTER * max(len(down), *map(len, rows))
     width = max(left + CELL_WIDTH * len(columns) + _GAP, 24 + 8.0 * len(title), 24 + 6.0 * len(caption))
     bottom = _TOP + CELL_HEIGHT * len(rows)
@@ -85,7 +85,7 @@ def _drawn(cell: Cell, x: float, y: float, limit: float) -> list[str]:
     if math.isfinite(cell.value):
         colour = _colour(cell.value / limit)
         fill = "#{:02x}{:02x}{:02x}".format(*colour)
-        # Relative luminance, roughly: white letters where black ones would not be read.
+        # White letters on dark colours, by approximate relative luminance.
         ink = "#ffffff" if 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2] < 120 else ink
     middle = x + CELL_WIDTH / 2
     parts = [
@@ -98,7 +98,7 @@ def _drawn(cell: Cell, x: float, y: float, limit: float) -> list[str]:
 
 
 def _scale(x: float, y: float, width: float, limit: float) -> list[str]:
-    """The colours from best to worst, with their ends."""
+    """The colour bar from best to worst, with labels at its ends."""
     steps = 40
     step = width / steps
     parts = []
@@ -121,6 +121,6 @@ def _colour(part: float) -> tuple[int, int, int]:
 
 
 def _fitting(name: str) -> str:
-    """A name that a column has room for."""
+    """A name, shortened to the width of a column."""
     most = int(CELL_WIDTH / _LETTER)
     return name if len(name) <= most else name[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""A page in one file that shows a correction: a before/after slider, a clip, and the figures."""
+"""A self-contained HTML page of a correction: a before/after slider, a clip, and the figures."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class Figures:
 
 
 def write_report(path: Path, before: Tensor, after: Tensor, strip: Tensor, clip: Path, figures: Figures) -> None:
-    """Write the page; it holds everything it shows, so that it can be sent to somebody.
+    """Write the page; pictures and clip are embedded, so that the one file can be passed on.
 
     Args:
         path: the HTML file.
         before, after: `[3, H, W]`, the frames under the slider.
         strip: `[3, h, w]`, the picture below.
-        clip: an MP4 that goes into the page.
+        clip: an MP4 to embed.
         figures: the table and the facts.
     """
     rows = "\n".join(_row(name, values) for name, values in figures.rows)
@@ -122,5 +122,5 @@ def _row(name: str, values: Sequence[float]) -> str:
 
 
 def _inline(frame: Tensor) -> str:
-    """A frame as a PNG inside an address."""
+    """A frame as a PNG in a data URL."""
     return "data:image/png;base64," + base64.b64encode(encode_frame("frame.png", frame)).decode("ascii")

@@ -1,9 +1,9 @@
 """Figures that others have published, on the whole test sets, by the instant they were scored at.
 
 Methods whose authors do not say which row they mean (DiffHomo, VideoRS) are left out. The masked figure of QRSC is the
-published 37.00 dB less the 4.77 dB by which its code divides too much (the channel count twice); those of other
-methods are as published, their way of counting unknown. The same 4.77 dB are taken off the masked figures of its
-ablation study.
+published 37.00 dB less 4.77 dB: its code divides by the channel count twice. The same 4.77 dB are subtracted from the
+masked figures of its ablation study. Masked figures of other methods are as published; how they were averaged is not
+known.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from qrsc.data.dataset import TruthInstant
 PAPER = "QRSC"
 MASKED_TOO_HIGH = 4.77  # dB, the masked figures of the paper's code
 # The largest relative decline of SSIM that the paper reports for its method, trained on one of Carla-RS, Fastec-RS and
-# BS-RSC and tested on another. It shows the single values in a picture only.
+# BS-RSC and tested on another. The individual values appear in a picture only.
 PAPER_LARGEST_DECLINE = 0.1
 
 
 @dataclass(frozen=True)
 class Published:
-    """One line of a publication; `figures` by the names of `qrsc.evaluate.run.scores.FIGURES`."""
+    """One line of a publication; `figures` by the names of `qrsc.evaluate.metrics.metric_table.FIGURES`."""
 
     method: str
     at: TruthInstant

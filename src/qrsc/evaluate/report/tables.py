@@ -7,33 +7,23 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
+from qrsc.evaluate.metrics.metric_table import FIGURES
 from qrsc.evaluate.report.published import PAPER, paper_figures, published_for
-from qrsc.evaluate.run.scores import ABOUT, FIGURES, FrameScore
+from qrsc.evaluate.run.scores import FrameScore
+from qrsc.media.atomic import atomic_file
 
 TableFormat = Literal["text", "markdown", "csv", "json"]
 Row = Mapping[str, Any]
-PaperFigures = Callable[[Row], Mapping[str, float]]  # those that belong beside a row
+PaperFigures = Callable[[Row], Mapping[str, float]]  # the paper's figures that are shown beside a row
 
-HEADINGS = {
-    "psnr": "PSNR",
-    "ssim": "SSIM",
-    "psnr_seen": "seen",
-    "psnr_unseen": "unseen",
-    "psnr_border": "border",
-    "psnr_occlusion": "occluded",
-    "epe": "EPE",
-    "bend": "bend",
-    "lpips": "LPIPS",
-    "warping": "warping",
-}
-_FOUR_PLACES = ("ssim", "lpips")
 _PAPER_COLUMN = ("psnr", "ssim", "lpips")
 
 
 def papers_method(row: Row) -> Mapping[str, float]:
-    """What the paper gives for its whole method, where set and instant match."""
+    """The paper's figures for its whole method, where data set and instant match."""
     return paper_figures(row["set"], row["at"])
 
 
@@ -49,9 +39,9 @@ def format_rows(
 
     Args:
         rows: of our own figures.
-        form: `text` and `markdown` are to be read: rounded, the paper's figures in a column, what the columns mean
-            below. `csv` and `json` hold all digits.
-        others: for the first two: what other authors have published, in rows of its own.
+        form: `text` and `markdown` are for people: rounded, with the paper's figures in a column and a legend below.
+            `csv` and `json` hold all digits.
+        others: for the first two: add rows of what other authors have published.
         paper: the paper's figures beside a row.
     """
     if form == "json":
@@ -59,7 +49,7 @@ def format_rows(
     if form == "csv":
         return csv_rows(with_paper(rows, paper))
     figures = [name for name in FIGURES if any(name in row for row in rows)]
-    heads = ["set", "at", "method", "frames", *(HEADINGS[name] for name in figures), "paper"]
+    heads = ["set", "at", "method", "frames", *(FIGURES[name].heading for name in figures), "paper"]
     cells = []
     for index, row in enumerate(rows):
         given = paper(row)
@@ -102,12 +92,23 @@ def _published_cells(row: Row, figures: Sequence[str]) -> list[list[str]]:
 
 
 def _legend(figures: Sequence[str], with_paper_column: bool, others: bool) -> str:
-    lines = [f"{HEADINGS[name]}: {ABOUT[name]}" for name in figures]
+    lines = [f"{FIGURES[name].heading}: {FIGURES[name].about}" for name in figures]
+    lines += _directions(figures)
     if with_paper_column:
         lines.append("paper: PSNR / SSIM / LPIPS that the QRSC paper gives for its whole test set at this instant")
     if others:
         lines.append("(names in parentheses): as their authors published them, whole test set")
     return "; ".join(lines) + "."
+
+
+def _directions(figures: Sequence[str]) -> list[str]:
+    """Which columns are not better the higher they are."""
+    lines = []
+    for better, words in (("lower", "lower is better"), ("nearest 1", "nearest to 1 is best")):
+        named = [FIGURES[name].heading for name in figures if FIGURES[name].better == better]
+        if named:
+            lines.append(f"{words}: {', '.join(named)}")
+    return lines
 
 
 def _paper_cell(figures: Mapping[str, float]) -> str:
@@ -117,17 +118,23 @@ def _paper_cell(figures: Mapping[str, float]) -> str:
 
 
 def rounded(figure: str, value: float | None) -> str:
-    """A figure as it is read in a table; a dash for none."""
+    """A figure as a table for people shows it; a dash for none."""
     if value is None or math.isnan(value):
         return "–"
-    return f"{value:.4f}" if figure in _FOUR_PLACES else f"{value:.2f}"
+    return f"{value:.{FIGURES[figure].places}f}"
+
+
+def write_table(path: Path, text: str) -> None:
+    """Write a table as a file, whole or not at all."""
+    with atomic_file(path) as work:
+        work.write_text(text + "\n", encoding="utf-8")
 
 
 def lined_up(heads: Sequence[str], cells: Sequence[Sequence[str]], form: TableFormat, *, words: int = 3) -> str:
-    """A table for reading, as Markdown or as text.
+    """A table for people, as Markdown or as text.
 
     Args:
-        words: how many columns, from the left, hold words; they stand to the left, and numbers to the right.
+        words: how many columns, from the left, hold words. They are aligned to the left, numbers to the right.
     """
     if form == "markdown":
         rule = ["---"] * words + ["---:"] * (len(heads) - words)
@@ -155,7 +162,7 @@ def csv_rows(rows: Sequence[Row]) -> str:
 
 
 def json_rows(rows: Sequence[Row]) -> str:
-    """Rows as JSON, which knows no infinity (a frame that equals its truth): null."""
+    """Rows as JSON. JSON has no infinity (the PSNR of a frame that equals its truth): it becomes null."""
 
     def finite(value: Any) -> Any:
         return None if isinstance(value, float) and not math.isfinite(value) else value

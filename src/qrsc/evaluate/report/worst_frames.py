@@ -1,4 +1,4 @@
-"""What a table cannot show: charts of the figures, and a contact sheet of the frames that came out worst."""
+"""Charts of the figures of an evaluation, and a contact sheet of the worst frames."""
 
 from __future__ import annotations
 
@@ -15,34 +15,32 @@ from qrsc.data.dataset import ClipFiles, load_frame, split_at_gaps
 from qrsc.evaluate.methods.registry import load_method
 from qrsc.evaluate.methods.results import Result, frame_of
 from qrsc.evaluate.methods.shared_flow import shared_flow
-from qrsc.evaluate.report.charts import bar_chart, line_chart
-from qrsc.evaluate.report.tables import HEADINGS
+from qrsc.evaluate.metrics.metric_table import FIGURES
+from qrsc.evaluate.report.charts import bar_chart, line_chart, write_chart
 from qrsc.evaluate.run.plan import Plan
 from qrsc.evaluate.run.scores import FrameScore
 from qrsc.media.annotate import above, beside, error_picture, labelled
+from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import write_frame
 
 WORST = 6
-NEIGHBOURS = 3  # frames on either side that a frame of the sheet is corrected with: all that our methods look at
+NEIGHBOURS = 3  # frames on either side that a frame of the sheet is corrected with: as far as our methods look
 ERROR_GAIN = 4.0
 SHEET_WIDTH = 480  # of one picture
-_UNITS = {"psnr": ", dB", "epe": ", px", "bend": ", px", "psnr_seen": " PSNR, dB"}
 
 
 def write_charts(
     folder: Path, rows: Sequence[dict[str, Any]], scores: Sequence[FrameScore], caption: str
 ) -> list[Path]:
     """Bars of each figure over data sets and methods, and PSNR frame by frame; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for figure in ("psnr", "ssim", "psnr_seen", "epe", "bend"):
+    for name, figure in FIGURES.items():
         groups: dict[str, dict[str, float]] = {}
         for row in rows:
-            if math.isfinite(row.get(figure, math.nan)):
-                groups.setdefault(f"{row['set']}, {row['at']}", {})[row["method"]] = row[figure]
-        if groups:
-            title = HEADINGS[figure] + _UNITS.get(figure, "")
-            written.append(_write(folder / f"{figure}.svg", bar_chart(title, groups, caption=caption)))
+            if math.isfinite(row.get(name, math.nan)):
+                groups.setdefault(f"{row['set']}, {row['at']}", {})[row["method"]] = row[name]
+        if groups and figure.chart is not None:
+            written.append(write_chart(folder / f"{name}.svg", bar_chart(figure.chart, groups, caption=caption)))
     for title, at in dict.fromkeys((score.set, score.at) for score in scores):
         members = [score for score in scores if (score.set, score.at) == (title, at)]
         lines: dict[str, list[float]] = {}
@@ -51,7 +49,7 @@ def write_charts(
         if max(map(len, lines.values())) > 1 and any(math.isfinite(value) for line in lines.values() for value in line):
             name = f"frames_{title}_{at}.svg".replace("/", "_").replace(" ", "_")
             chart = line_chart(f"PSNR, dB: {title}, {at}", lines, caption=caption, along="frame")
-            written.append(_write(folder / name, chart))
+            written.append(write_chart(folder / name, chart))
     return written
 
 
@@ -73,8 +71,8 @@ def write_worst(path: Path, plan: Plan, scores: Sequence[FrameScore], method: st
         raise ValueError(f"there is no frame of {plan.title} with a PSNR by {method} to show.")
     widest = max(row.shape[-1] for row in rows)
     rows = [torch.nn.functional.pad(row, (0, widest - row.shape[-1]), value=1.0) for row in rows]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_frame(path, above(rows))
+    with atomic_file(path) as work:
+        write_frame(work, above(rows))
 
 
 @torch.no_grad()
@@ -91,7 +89,7 @@ def _pictures(plan: Plan, score: FrameScore) -> tuple[Tensor, Tensor, Tensor]:
     flow = shared_flow(plan.flow)
     for loaded in frames:
         flow.announce(loaded)
-    method = load_method(score.method, flow)
+    method = load_method(score.method, flow, plan.table)
     results: list[Result] = list(
         method((loaded.rolling for loaded in frames), clip.readout, clip.readout.instant(score.at))
     )
@@ -112,8 +110,3 @@ def _small(frame: Tensor) -> Tensor:
     scale = min(1.0, SHEET_WIDTH / frame.shape[-1])
     size = [max(1, round(side * scale)) for side in frame.shape[-2:]]
     return torch.nn.functional.interpolate(frame.unsqueeze(0).cpu(), size, mode="area")[0]
-
-
-def _write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path

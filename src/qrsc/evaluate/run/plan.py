@@ -4,55 +4,70 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import tee
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.data.dataset import ClipFiles, LoadedFrame, TruthInstant, load_frame, split_at_gaps
 from qrsc.data.layouts import SequenceFiles
-from qrsc.evaluate.methods.registry import FrameFolder, Method, load_method
+from qrsc.evaluate.methods.registry import (
+    METHODS,
+    FrameFolder,
+    Method,
+    MethodTable,
+    load_method,
+    method_fingerprint,
+)
 from qrsc.evaluate.methods.results import Result, frame_of
-from qrsc.evaluate.methods.shared_flow import SharedFlow, shared_flow
+from qrsc.evaluate.methods.shared_flow import SharedFlow, shared_flow, shared_flow_fingerprint
+from qrsc.evaluate.metrics.measures import Measure
+from qrsc.evaluate.metrics.metric_table import DEFAULT_METRICS
 from qrsc.evaluate.run.record import Record, record_key
-from qrsc.evaluate.run.scores import DEFAULT_METRICS, FrameScore, Measures, Scorer, load_measures
+from qrsc.evaluate.run.scores import FrameScore, Scorer, load_measures, needs_order
+from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import write_frame
 
 READ_AHEAD = 2  # frames that are decoded while others are corrected
 SCORE_BEHIND = 4  # frames whose figures may be outstanding
-MEASURERS = 2  # threads that measure, and move the frames that nobody has moved yet
+MEASURERS = 2  # threads that measure, and that make late frames
 WORKERS = 2 + MEASURERS  # one reads, one corrects
 GPU_BATCH = 8  # pairs of frames; on a CPU a batch takes as long as its pairs one by one
+
+DEFAULT_METHODS = ("rs", "linear", "qrs", "cubic", "multi-qrs")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be scored.
+    """What is to be scored, and how.
 
     Attributes:
         title: of the data set.
         sequences: from `qrsc.data.dataset.index_data`.
-        methods: names from `qrsc.evaluate.methods.registry.METHODS`, or `module:function`.
-        folders: frames that other programs have made, by the name they are to have in the table.
-        instants: `first`, `middle`, or both; sequences without a truth there are passed over.
+        methods: names from `table`, or `module:function`.
+        folders: frames that other programs have made, by their names in the results.
+        instants: `first`, `middle`, or both; sequences without a truth there are skipped.
         window: odd; a frame is scored if it is the middle one of so many frames of its clip. 5 is what the paper
             corrects one frame from; 1 scores all, those at the ends of clips included.
-        metrics: from `qrsc.evaluate.run.scores.METRICS`.
-        flow: that all methods share; `truth` for the exact one of simulated sequences.
+        metrics: from `qrsc.evaluate.metrics.metric_table.METRICS`.
+        flow: name of the flow that all methods share; `truth` for the exact one of simulated sequences.
         device: where frames are corrected and measured.
         batch: pairs of frames whose flows are found at a time; None chooses by the device.
         flow_folder: keeps flows from run to run.
-        save_frames: folder for `METHOD/[SET/]INSTANT/SEQUENCE/` with the corrected frames.
+        save_frames: by method, a folder for its corrected frames as `INSTANT/SEQUENCE/FILE`.
         resume: folder that keeps the figures of finished sequences.
+        table: the methods that can be named.
     """
 
     title: str
     sequences: Sequence[SequenceFiles]
-    methods: Sequence[str] = ("rs", "linear", "qrs", "cubic", "multi-qrs")
+    methods: Sequence[str] = DEFAULT_METHODS
     folders: Mapping[str, FrameFolder] = field(default_factory=dict)
     instants: Sequence[TruthInstant] = ("middle",)
     window: int = 1
@@ -63,6 +78,7 @@ class Plan:
     flow_folder: Path | None = None
     save_frames: Mapping[str, Path] = field(default_factory=dict)
     resume: Path | None = None
+    table: MethodTable = field(default_factory=lambda: METHODS)
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.window % 2 == 0:
@@ -74,30 +90,38 @@ class Plan:
         return self.batch or (1 if torch.device(self.device).type == "cpu" else GPU_BATCH)
 
 
-def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -> list[FrameScore]:
-    """The figures of every frame with a truth, by every method; sequence by sequence, so that memory stays bounded.
+def evaluate(
+    plan: Plan, *, progress: ProgressCallback | None = None, cancel: CancelToken | None = None
+) -> list[FrameScore]:
+    """Score every frame with a truth, by every method; sequence by sequence, so that memory stays bounded.
 
-    `advance` is called with the number of frames that are done.
+    Figures of sequences that `plan.resume` holds for the same settings and weights are taken from there.
+
+    Args:
+        progress: called for every frame; the stage is the title of the data set.
+        cancel: asked for every frame; once it is set the call raises `Cancelled`. `plan.resume` keeps the figures of
+            finished sequences.
     """
+    stage = Stage(plan.title, sum(len(sequence.frames) for sequence in plan.sequences), progress, cancel)
     flow = shared_flow(plan.flow, plan.flow_folder, plan.pairs_at_a_time)
-    methods = {name: load_method(name, flow) for name in plan.methods}
+    methods = {name: load_method(name, flow, plan.table) for name in plan.methods}
     taken = sorted(set(methods) & set(plan.folders))
     if taken:
         raise ValueError(f"there are two methods called {', '.join(taken)}; give the folder another name.")
     if not methods and not plan.folders:
         raise ValueError("name at least one method to score.")
     measures = load_measures(plan.metrics)
-    record = Record(plan.resume)
+    record, settings = Record(plan.resume), _settings(plan)
     scores: list[FrameScore] = []
     for sequence in plan.sequences:
-        key = _key(plan, sequence)
+        key = record_key(sequence, settings)
         found = record.scores(key)
         if found is not None:
-            advance(len(sequence.frames))
+            count_frames(stage, len(sequence.frames))
         else:
             found = []
             for clip in split_at_gaps(sequence):
-                found += _score_clip(_judged(clip, plan.window), plan, methods, flow, measures, advance)
+                found += _score_clip(_without_outer_truths(clip, plan.window), plan, methods, flow, measures, stage)
             record.add(key, found)
         scores += found
     if not scores:
@@ -109,16 +133,22 @@ def evaluate(plan: Plan, advance: Callable[[int], None] = lambda frames: None) -
     return scores
 
 
+def count_frames(stage: Stage, frames: int) -> None:
+    """Count frames that need no work."""
+    for _ in range(frames):
+        stage.advance()
+
+
 def middles(frames: int, window: int) -> range:
     """Which of a clip's frames are the middle one of so many of its frames; `window` is odd."""
     return range(window // 2, frames - window // 2)
 
 
-def _judged(clip: ClipFiles, window: int) -> ClipFiles:
+def _without_outer_truths(clip: ClipFiles, window: int) -> ClipFiles:
     """The clip with truths for the middle frames of a window alone: the others serve as neighbours."""
-    judged = middles(len(clip.frames), window)
+    scored = middles(len(clip.frames), window)
     frames = [
-        files if place in judged else replace(files, files={"rolling": files.files["rolling"]})
+        files if place in scored else replace(files, files={"rolling": files.files["rolling"]})
         for place, files in enumerate(clip.frames)
     ]
     return replace(clip, frames=tuple(frames))
@@ -129,20 +159,21 @@ def _score_clip(
     plan: Plan,
     methods: Mapping[str, Method],
     flow: SharedFlow,
-    measures: Measures,
-    advance: Callable[[int], None],
+    measures: Mapping[str, Measure],
+    stage: Stage,
 ) -> list[FrameScore]:
     instants = [at for at in plan.instants if any(at in files.files for files in clip.frames)]
     if not instants:
-        advance(len(clip.frames))
+        count_frames(stage, len(clip.frames))
         return []
-    scorer = Scorer(plan.title, clip.sequence, clip.folder, plan.metrics, *measures)
+    scorer = Scorer(plan.title, clip.sequence, clip.folder, measures)
+    flow.start_clip()
     scores: list[FrameScore] = []
     outstanding: deque[Future[list[FrameScore]]] = deque()
-    # Decoding and measuring leave Python's lock, and so go on beside the correction. Figures that compare consecutive
-    # frames need them in order.
-    measurers = 1 if "warping" in plan.metrics else MEASURERS
-    # With all cores for each thread, operations of one would wait for the cores that another one holds.
+    # Decoding and measuring release Python's lock, so they run in parallel with the correction. Metrics that compare
+    # consecutive frames need them in order.
+    measurers = 1 if needs_order(measures) else MEASURERS
+    # With all cores for each thread, operations of one would wait for cores that another one holds.
     shared = at_most_threads(max(1, (os.cpu_count() or 1) // WORKERS))
     with shared, ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(measurers) as measurer, torch.no_grad():
         own, *feeds = tee(
@@ -164,7 +195,7 @@ def _score_clip(
             flow.take_back(loaded)
             while len(outstanding) > SCORE_BEHIND:
                 scores += outstanding.popleft().result()
-            advance(1)
+            stage.advance()
         for future in outstanding:
             scores += future.result()
     return scores
@@ -182,16 +213,15 @@ def _measure(
     for name, folder in plan.save_frames.items():
         if name in results:
             inside = loaded.files.files["rolling"].relative_to(clip.folder).with_suffix(".png")
-            path = folder / at / clip.sequence / inside
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_frame(path, frame_of(results[name]))
+            with atomic_file(folder / at / clip.sequence / inside) as work:
+                write_frame(work, frame_of(results[name]))
     return scores
 
 
 def _read_ahead(
     clip: ClipFiles, instants: Sequence[TruthInstant], device: torch.device | str, reader: ThreadPoolExecutor
 ) -> Iterator[LoadedFrame]:
-    """The frames of a clip, the next few of which are being decoded meanwhile."""
+    """The frames of a clip; the next few are decoded in the meantime."""
     waiting: deque[Future[LoadedFrame]] = deque()
     for files in clip.frames:
         waiting.append(reader.submit(load_frame, files, instants, device=device))
@@ -202,7 +232,7 @@ def _read_ahead(
 
 
 def _announced(frames: Iterable[LoadedFrame], flow: SharedFlow) -> Iterator[LoadedFrame]:
-    """The same frames, announced to the flow so early that it can find the flows of a batch of pairs."""
+    """The same frames, announced to the flow early enough for a batch of pairs."""
     waiting: deque[LoadedFrame] = deque()
     for loaded in frames:
         flow.announce(loaded)
@@ -221,7 +251,15 @@ def _next_result(name: str, stream: Iterator[Result], clip: ClipFiles) -> Result
     )
 
 
-def _key(plan: Plan, sequence: SequenceFiles) -> str:
-    folders = {name: str(folder.folder.resolve()) for name, folder in plan.folders.items()}
-    asked = [plan.title, list(plan.methods), folders, list(plan.instants), list(plan.metrics), plan.flow, plan.window]
-    return record_key(sequence, asked)
+def _settings(plan: Plan) -> dict[str, Any]:
+    """What the figures of a plan depend on, for the keys of the record."""
+    return {
+        "set": plan.title,
+        "methods": [method_fingerprint(name, plan.table) for name in plan.methods],
+        "folders": {name: str(folder.folder.resolve()) for name, folder in plan.folders.items()},
+        "instants": list(plan.instants),
+        "metrics": list(plan.metrics),
+        "flow": shared_flow_fingerprint(plan.flow),
+        "window": plan.window,
+        "device": torch.device(plan.device).type,
+    }

@@ -1,10 +1,10 @@
-"""Figures of finished sequences, a line of JSON each, so that a run that was cut off goes on from there."""
+"""Figures of finished sequences, one line of JSON each, so that an interrupted run continues from there."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ RECORD_FILE = "sequences.jsonl"
 
 
 class Record:
-    """What a folder keeps; without a folder, what has been added since.
+    """The figures that a folder keeps; without a folder, those that were added to this object.
 
     Args:
         folder: made when the first figures are added.
@@ -30,32 +30,38 @@ class Record:
                 try:
                     entry = json.loads(line)
                 except json.JSONDecodeError:
-                    continue  # the last line of a run that was cut off in the middle of it
+                    continue  # the last line of a run that was interrupted while it was written
                 self._found[entry["key"]] = [score_from_dict(values) for values in entry["scores"]]
 
     def scores(self, key: str) -> list[FrameScore] | None:
-        """The figures that are known by a key, or None."""
+        """The figures under a key, or None."""
         return self._found.get(key)
 
     def add(self, key: str, scores: list[FrameScore]) -> None:
-        """Keep figures."""
+        """Keep figures under a key."""
         self._found[key] = scores
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             entry = json.dumps({"key": key, "scores": [score.as_dict() for score in scores]})
-            # Started on a line of its own: a run that was cut off may have left half a line.
+            # On a line of its own: an interrupted run may have left half a line.
             file.write("\n" * (file.tell() > 0) + entry)
 
 
-def record_key(sequence: SequenceFiles, asked: Sequence[Any]) -> str:
-    """What the figures of a sequence depend on, as far as this program can know, with what was asked for."""
-    told = [
-        __version__,
-        str(sequence.folder.resolve()),
-        [(frame.number, sorted(frame.files)) for frame in sequence.frames],
-        repr(sequence.readout),
-        *asked,
-    ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+def record_key(sequence: SequenceFiles, settings: Mapping[str, Any]) -> str:
+    """A key that changes with everything that the figures of a sequence are known to depend on.
+
+    Args:
+        sequence: its files and its readout (gamma, scan) are part of the key, and so is the version of the package.
+        settings: what was asked for, as JSON can hold it. Methods and flows are given by their fingerprints, which
+            hold the hashes of their weights.
+    """
+    told = {
+        "version": __version__,
+        "folder": str(sequence.folder.resolve()),
+        "frames": [(frame.number, sorted(frame.files)) for frame in sequence.frames],
+        "readout": repr(sequence.readout),
+        "settings": settings,
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,1 +1,1 @@
-"""The paper's studies: which part of the method does how much, and how far it carries from one data set to another."""
+"""The paper's studies: what each part of the method contributes, and how well it generalises to other data sets."""

@@ -1,4 +1,4 @@
-"""The table and the charts of an ablation study: the rows of a manifest, with the paper's beside them."""
+"""The table and the charts of an ablation study: the rows of a manifest beside those of the paper."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qrsc.evaluate.report.charts import bar_chart
+from qrsc.evaluate.metrics.metric_table import FIGURES
+from qrsc.evaluate.report.charts import bar_chart, write_chart
 from qrsc.evaluate.report.published import ABLATIONS, ablation_figures
 from qrsc.evaluate.report.tables import Row, TableFormat, format_rows, lined_up, rounded
 from qrsc.evaluate.run.scores import FrameScore, mean_rows
 from qrsc.evaluate.studies.entries import Manifest
 
 NO_WEIGHTS = "no weights"
-FULL = "full"  # the paper's name for the row that all others are held against
-_CHARTED = {"psnr": "PSNR, dB", "psnr_seen": "PSNR, dB, pixels that the frame shows", "ssim": "SSIM", "lpips": "LPIPS"}
+FULL = "full"  # the paper's name for the row that all others are compared with
+_CHARTED = {name: figure.chart for name, figure in FIGURES.items() if figure.chart is not None}
 
 
 def ablation_rows(manifest: Manifest, scores: Sequence[FrameScore]) -> list[dict[str, Any]]:
-    """Means by data set and row, in the manifest's order; a row without weights is there, without figures."""
+    """Means by data set and row, in the manifest's order; a row without weights is listed without figures."""
     means = {(row["set"], row["method"]): row for row in mean_rows(scores)}
     rows: list[dict[str, Any]] = []
     for entry in manifest.sets:
@@ -49,9 +50,9 @@ def format_ablation(manifest: Manifest, rows: Sequence[Row], form: TableFormat) 
 
 
 def _against_full(manifest: Manifest, rows: Sequence[Row], labels: Mapping[str, str], form: TableFormat) -> str:
-    """PSNR of each row on each set, and what is lost against the full model, ours and the paper's; empty without one.
+    """PSNR of each row on each set, and its difference from the full model, ours and the paper's; empty without one.
 
-    Data sets differ in how hard they are; what a part of the method is worth can be compared all the same.
+    Data sets differ in difficulty, so absolute figures cannot be compared; the worth of a part of the method can.
     """
     full = next((variant.name for variant in manifest.variants if variant.paper == FULL), None)
     scores = {(row["method"], row["set"]): row.get("psnr", math.nan) for row in rows}
@@ -67,8 +68,9 @@ def _against_full(manifest: Manifest, rows: Sequence[Row], labels: Mapping[str, 
         cells.append([labels[variant.name], *(rounded("psnr", score) for score in own), _signed(lost)])
         cells[-1] += [_papers(variant.paper, title, manifest.at) for title in titles]
     return (
-        f"{lined_up(heads, cells, form, words=1)}\n\nPSNR in dB; against full: mean over the sets of what a row has "
-        f"more than {full}; the paper's rows on its own data sets, in parentheses how much more than its full."
+        f"{lined_up(heads, cells, form, words=1)}\n\nPSNR in dB; against full: how much a row has, on average "
+        f"over the sets, more than {full}; the paper's rows on its own data sets, the difference from its full model "
+        "in parentheses."
     )
 
 
@@ -83,21 +85,19 @@ def _signed(difference: float) -> str:
 
 
 def write_ablation_charts(folder: Path, manifest: Manifest, rows: Sequence[Row], caption: str) -> list[Path]:
-    """Bars of the rows that the manifest wants beside each other (all, if it names no charts); returns the files."""
+    """Write bar charts of the rows that the manifest names for each (all, if it names no charts); returns the files."""
     charts = manifest.charts or {"rows": tuple(variant.name for variant in manifest.variants)}
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, shown in charts.items():
         for figure, heading in _CHARTED.items():
             groups: dict[str, dict[str, float]] = {}
-            for wanted in shown:  # so that bars stand in the chart's order
+            for wanted in shown:  # bars in the chart's order
                 for row in rows:
                     if row["method"] == wanted and math.isfinite(row.get(figure, math.nan)):
                         groups.setdefault(row["set"], {})[wanted] = row[figure]
             if groups:
                 path = folder / f"{name}_{figure}.svg".replace(" ", "_")
-                path.write_text(bar_chart(f"{name}: {heading}", groups, caption=caption), encoding="utf-8")
-                written.append(path)
+                written.append(write_chart(path, bar_chart(f"{name}: {heading}", groups, caption=caption)))
     return written
 
 

@@ -1,4 +1,4 @@
-"""TOML and JSON files, and tables of them that say where they stand when something is wrong with them."""
+"""Tables from TOML and JSON files whose errors name the file and the place in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS: dict[type, str] = {
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be followed; the message names the file, the place in it and what was expected."""
+    """An invalid manifest; the message names the file, the place in it and what was expected."""
 
 
 def read_table(path: Path) -> Table:
@@ -33,7 +33,7 @@ def read_table(path: Path) -> Table:
     text = path.read_text(encoding="utf-8")
     try:
         values = json.loads(text) if path.suffix == ".json" else _toml(path, text)
-    except ValueError as error:  # both kinds of parsers raise subclasses
+    except ValueError as error:  # both parsers raise subclasses of it
         if isinstance(error, ManifestError):
             raise
         raise ManifestError(f"{path} cannot be read: {error}.") from error
@@ -56,7 +56,7 @@ def _toml(path: Path, text: str) -> Any:
 
 
 class Table:
-    """A table whose entries are taken out one by one; what nobody asked for is a mistake of the file.
+    """A table whose entries are taken out one by one; entries that are left over are mistakes in the file.
 
     Args:
         values: by key.
@@ -69,7 +69,7 @@ class Table:
         self._known: list[str] = []
 
     def take(self, key: str, kind: type[Kind]) -> Kind | None:
-        """An entry of a type; None if it is not there. A whole number passes for a number, true and false do not."""
+        """An entry of a type; None if it is missing. An integer is accepted as a number, true and false are not."""
         self._known.append(key)
         if key not in self._left:
             return None
@@ -81,7 +81,7 @@ class Table:
         return value
 
     def choose(self, key: str, choices: tuple[Kind, ...]) -> Kind | None:
-        """One of several words; None if it is not there."""
+        """One of several words; None if it is missing."""
         value = self.take(key, str)
         if value is None:
             return None
@@ -91,7 +91,7 @@ class Table:
         raise self.error(f"{key} must be one of {', '.join(map(str, choices))}, got {value!r}")
 
     def words(self, key: str) -> tuple[str, ...] | None:
-        """A list of words; None if it is not there."""
+        """A list of words; None if it is missing."""
         values = self.take(key, list)
         if values is None:
             return None
@@ -109,11 +109,11 @@ class Table:
         return found
 
     def end(self) -> None:
-        """Refuse what nobody has asked for."""
+        """Raise if entries are left over."""
         if self._left:
             unknown = ", ".join(sorted(self._left))
             raise self.error(f"unknown key {unknown}; known are {', '.join(sorted(self._known))}")
 
     def error(self, problem: str) -> ManifestError:
-        """What to raise."""
+        """The error to raise for a problem."""
         return ManifestError(f"{self.where}: {problem}.")

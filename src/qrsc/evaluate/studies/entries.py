@@ -1,4 +1,4 @@
-"""What a study is made of: data sets, and the variants that are scored on them."""
+"""The parts of a study: data sets, and the variants that are scored on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from qrsc.data.dataset import TruthInstant
 from qrsc.data.layouts import Split, get_layout
-from qrsc.evaluate.run.scores import DEFAULT_METRICS
+from qrsc.evaluate.metrics.metric_table import DEFAULT_METRICS
 from qrsc.learn.fusion.alignment import AlignmentMotion
 from qrsc.learn.fusion.train_fusion import Kind
 from qrsc.timing import Readout
@@ -22,9 +22,9 @@ class DataEntry:
     Attributes:
         name: in the tables.
         root: its folder; None is the simulator's fixed set of that name.
-        layout: how it lies on disk, as for `qrsc evaluate`.
+        layout: its layout on disk, as for `qrsc evaluate`.
         split, list_file, readout: as for `qrsc evaluate`.
-        scenes: only its first so many sequences.
+        scenes: use only this many sequences, from the first on.
         size: `(height, width)` at which a fixed set is rendered.
     """
 
@@ -39,7 +39,7 @@ class DataEntry:
 
     @property
     def published_as(self) -> str:
-        """What the data set is called in print; a name that nobody has published figures for if it is not public."""
+        """The data set's name in publications; empty if it is not a public one."""
         if self.layout == "acc":
             return "ACC"
         return "" if self.layout in ("plain", "sim") else get_layout(self.layout).title
@@ -53,12 +53,12 @@ class Variant:
         name: in the tables.
         method: as for `qrsc evaluate`; None if it is a network.
         weights: of the network: a file, or a name from the package.
-        motion: how frames are corrected before the network sees them; `none` leaves them, and gives it fields of zeros.
-        frames: 3, 4 or 5 that are looked at, of which the inner ones are fused.
-        kind: of the network, `rsa2` or `rsa2-lite`; None is whatever the weights are of.
+        motion: the model by which frames are corrected before fusion; `none` leaves them uncorrected, with zero fields.
+        frames: window of 3, 4 or 5 frames, of which the inner ones are fused.
+        kind: of the network, `rsa2` or `rsa2-lite`; None takes it from the weights.
         network: options that differ from the network's defaults. Weights of another network are refused.
-        trained_here: the weights are this study's own: training makes them where they are missing.
-        paper: the paper's row that stands beside this one.
+        trained_here: the study trains these weights where they are missing.
+        paper: the row of the paper that this one is compared with.
         trained_on: the data set that the weights were trained on.
     """
 
@@ -75,7 +75,7 @@ class Variant:
 
     @property
     def missing(self) -> Path | None:
-        """The file that it lacks; None if it can be scored."""
+        """The weights file that does not exist; None if the variant can be scored."""
         return self.weights if isinstance(self.weights, Path) and not self.weights.is_file() else None
 
 
@@ -86,11 +86,11 @@ class Manifest:
     Attributes:
         path: of the file.
         sets, variants: in the order of the file.
-        charts: names of variants that are drawn beside each other, by the title of the chart.
+        charts: names of the variants in each chart, by its title.
         training: settings of the training, by their names; see `qrsc.evaluate.studies.study_training`.
-        flow: by name; None is left to the device.
+        flow: by name; None chooses by the device.
         at: the instant of the truth.
-        metrics: from `qrsc.evaluate.run.scores.METRICS`.
+        metrics: from `qrsc.evaluate.metrics.metric_table.METRICS`.
     """
 
     path: Path

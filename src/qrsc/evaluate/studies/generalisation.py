@@ -1,9 +1,9 @@
-"""How far training on one data set carries to another: scores of every checkpoint on every set, and their decline.
+"""How well training on one data set generalises to another: every checkpoint on every set, with its relative decline.
 
 Convention
     The relative decline is the paper's: `rde[i, k] = 1 - score[i, k] / score[k, k]`, of a checkpoint trained on data
-    set i and tested on k. 0 is as good as the checkpoint trained on k, above 0 is worse; for LPIPS, of which less is
-    better, below 0 is worse.
+    set i and tested on k. 0 is as good as the checkpoint trained on k, above 0 is worse. For figures of which lower is
+    better (LPIPS), below 0 is worse.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from qrsc.evaluate.metrics.metric_table import FIGURES
+from qrsc.evaluate.report.charts import write_chart
 from qrsc.evaluate.report.heat_map import Cell, heat_map
 from qrsc.evaluate.report.published import PAPER_LARGEST_DECLINE, paper_figures
-from qrsc.evaluate.report.tables import HEADINGS, Row, TableFormat, csv_rows, json_rows, lined_up, rounded
-from qrsc.evaluate.run.scores import ABOUT, FrameScore, mean_rows
+from qrsc.evaluate.report.tables import Row, TableFormat, csv_rows, json_rows, lined_up, rounded
+from qrsc.evaluate.run.scores import FrameScore, mean_rows
 from qrsc.evaluate.studies.ablation import NO_WEIGHTS
 from qrsc.evaluate.studies.entries import Manifest
 
-FIGURES = ("psnr", "ssim", "lpips")
-_LESS_IS_BETTER = ("lpips",)
+COMPARED = tuple(name for name, figure in FIGURES.items() if figure.compared)
 
 
 def relative_decline(score: float, own: float) -> float:
-    """The paper's rde of a score against that of the checkpoint trained on the same set; NaN where it says nothing."""
+    """The paper's rde of a score against that of the checkpoint trained on the same set; NaN where it is undefined."""
     if not math.isfinite(score) or not math.isfinite(own) or own == 0.0:
         return math.nan
     return 1.0 - score / own
@@ -47,7 +48,7 @@ def generalisation_rows(manifest: Manifest, scores: Sequence[FrameScore]) -> lis
                 "at": manifest.at,
                 "frames": found.get("frames", 0),
             }
-            for figure in FIGURES:
+            for figure in COMPARED:
                 if figure in found:
                     row[figure] = found[figure]
                     decline = relative_decline(found[figure], reference.get(figure, math.nan))
@@ -58,7 +59,7 @@ def generalisation_rows(manifest: Manifest, scores: Sequence[FrameScore]) -> lis
 
 
 def format_generalisation(manifest: Manifest, rows: Sequence[Row], form: TableFormat) -> str:
-    """For reading, a matrix of scores with declines for each figure; as CSV and JSON, the rows with all digits."""
+    """As text and Markdown, a matrix of scores and declines per figure; as CSV and JSON, the rows with all digits."""
     if form == "json":
         return json_rows(rows)
     if form == "csv":
@@ -74,8 +75,7 @@ def format_generalisation(manifest: Manifest, rows: Sequence[Row], form: TableFo
 
 
 def write_heat_maps(folder: Path, manifest: Manifest, rows: Sequence[Row], caption: str) -> list[Path]:
-    """The declines of each figure as a picture; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the declines of each figure as a heat map; returns the files."""
     written = []
     for figure in _figures(rows):
         cells = [
@@ -83,7 +83,7 @@ def write_heat_maps(folder: Path, manifest: Manifest, rows: Sequence[Row], capti
         ]
         path = folder / heat_map_name(figure)
         picture = heat_map(
-            f"Relative decline of {HEADINGS[figure]}",
+            f"Relative decline of {FIGURES[figure].heading}",
             [_label(rows, variant.name) for variant in manifest.variants],
             [entry.name for entry in manifest.sets],
             cells,
@@ -91,8 +91,7 @@ def write_heat_maps(folder: Path, manifest: Manifest, rows: Sequence[Row], capti
             across="tested on",
             caption=caption,
         )
-        path.write_text(picture, encoding="utf-8")
-        written.append(path)
+        written.append(write_chart(path, picture))
     return written
 
 
@@ -111,7 +110,7 @@ def _matrix(manifest: Manifest, rows: Sequence[Row], figure: str, form: TableFor
     papers = [paper_figures(entry.published_as, manifest.at).get(figure) for entry in manifest.sets]
     if any(value is not None for value in papers):
         cells.append(["(the paper)", "each set", *(rounded(figure, value) for value in papers), "–"])
-    told = f"{HEADINGS[figure]} at the {manifest.at} row: {ABOUT[figure]}."
+    told = f"{FIGURES[figure].heading} at the {manifest.at} row: {FIGURES[figure].about}."
     return f"{told}\n\n{lined_up(heads, cells, form, words=2)}"
 
 
@@ -121,22 +120,25 @@ def _text(row: Row, figure: str) -> str:
 
 
 def _signed(decline: float) -> str:
-    return f"{round(decline, 3) + 0.0:+.3f}"  # what rounds to nothing has no minus
+    return f"{round(decline, 3) + 0.0:+.3f}"  # no minus sign on what rounds to 0
 
 
 def _most(found: Sequence[Row], figure: str) -> str:
-    """The worst of the declines on the sets that it was not trained on."""
+    """The worst decline on the sets that the checkpoint was not trained on."""
     declines = [row[f"rde_{figure}"] for row in found if f"rde_{figure}" in row and row["trained_on"] != row["set"]]
-    worst = min if figure in _LESS_IS_BETTER else max
-    return _signed(worst(declines)) if declines else "–"
+    return _signed(max(declines, key=lambda decline: _worse(figure, decline))) if declines else "–"
 
 
 def _cell(rows: Sequence[Row], checkpoint: str, title: str, figure: str) -> Cell:
     row = _row(rows, checkpoint, title)
     decline = row.get(f"rde_{figure}", math.nan)
-    worse = -decline if figure in _LESS_IS_BETTER else decline
     text = "–" if math.isnan(decline) else _signed(decline)
-    return Cell(worse, text, rounded(figure, row[figure]) if figure in row else "")
+    return Cell(_worse(figure, decline), text, rounded(figure, row[figure]) if figure in row else "")
+
+
+def _worse(figure: str, decline: float) -> float:
+    """How much worse a decline is: above 0 is worse, whichever way the figure counts."""
+    return -decline if FIGURES[figure].better == "lower" else decline
 
 
 def _row(rows: Sequence[Row], checkpoint: str, title: str) -> Row:
@@ -149,4 +151,4 @@ def _label(rows: Sequence[Row], checkpoint: str) -> str:
 
 
 def _figures(rows: Sequence[Row]) -> list[str]:
-    return [figure for figure in FIGURES if any(figure in row for row in rows)]
+    return [figure for figure in COMPARED if any(figure in row for row in rows)]

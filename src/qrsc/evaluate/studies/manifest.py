@@ -1,4 +1,4 @@
-"""From a study's file to what it asks for; what cannot be done is refused before anything is computed."""
+"""Read and check the manifest of a study; everything that can be refused is refused before anything is computed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from qrsc.data.dataset import MASKS
 from qrsc.data.layouts import LAYOUTS, SPLITS, get_layout
 from qrsc.evaluate.methods.registry import METHODS
+from qrsc.evaluate.metrics.metric_table import METRICS
 from qrsc.evaluate.report.published import ABLATIONS
-from qrsc.evaluate.run.scores import METRICS
 from qrsc.evaluate.studies.checked_tables import ManifestError, Table, read_table
 from qrsc.evaluate.studies.entries import DataEntry, Manifest, Variant
 from qrsc.fusion import FUSIONS
@@ -81,7 +81,7 @@ def read_generalisation(path: Path) -> Manifest:
 
 
 def parse_metrics(names: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """Metrics, if all of them are known."""
+    """The metrics, if all of them are known."""
     unknown = [name for name in names if name not in METRICS]
     if unknown or not names:
         raise ManifestError(f"{where}: unknown metrics {', '.join(unknown) or '(none)'}; known: {', '.join(METRICS)}.")
@@ -97,7 +97,7 @@ def table_size(text: str, table: Table) -> tuple[int, int]:
 
 
 def _common(table: Table, path: Path) -> Manifest:
-    """What both kinds of manifests have."""
+    """What both kinds of manifest have in common."""
     at = table.choose("at", tuple(MASKS)) or "middle"
     sets = tuple(_set(name, entry, path.parent, at) for name, entry in _named(table, "sets").items())
     manifest = Manifest(path, sets, (), flow=table.take("flow", str), at=at)
@@ -137,17 +137,17 @@ def _set(name: str, table: Table, folder: Path, at: str) -> DataEntry:
     if at not in get_layout("bsrsc" if layout == "acc" else layout).names:
         raise table.error(f"the layout {layout} has no truth at the {at} row")
     if (layout == "acc") != (listed is not None):
-        raise table.error("the layout acc and a list (from: qrsc data acc) go together")
+        raise table.error("the layout acc and a list (from: qrsc data acc) need each other")
     if listed is not None and not (folder / listed).is_file():
         raise table.error(f"there is no list {folder / listed}")
     if gamma is None and scan is not None:
-        raise table.error("scan takes the place of the data set's own together with gamma; give both or none")
+        raise table.error("scan replaces the data set's own only together with gamma; give both or none")
     readout = None if gamma is None else Readout(gamma, parse_scan(scan or "top-down"))
     return DataEntry(name, place, layout, split, None if listed is None else folder / listed, readout, scenes)
 
 
-_Own = tuple[Path, Mapping[str, Any]]  # folder of the weights that a study makes, and options of all their networks
-_Row = tuple[Variant, str | None]  # and the name of the row whose weights it takes
+_Own = tuple[Path, Mapping[str, Any]]  # folder of the weights that a study trains, and options of all their networks
+_Row = tuple[Variant, str | None]  # with the name of the row whose weights it uses
 
 
 def _own(table: Table, folder: Path) -> _Own:
@@ -165,18 +165,18 @@ def _row(name: str, table: Table, folder: Path, own: _Own) -> _Row:
         variant = _variant(name, table, None, None, folder)
     table.end()
     if of is not None and (variant.network or variant.kind is not None or variant.motion != "quadratic"):
-        raise table.error("with the weights of another row go its motion, kind and network: leave them out")
+        raise table.error("with weights_of, the motion, kind and network are those of the other row: leave them out")
     return replace(variant, paper=paper), of
 
 
 def _with_weights(name: str, table: Table, folder: Path, own: _Own, method: str | None, weights: str | None) -> Variant:
-    """A method, a network with given weights, or, if it has neither, one whose weights the study makes."""
+    """A method, a network with given weights, or, if it has neither, a network that the study trains."""
     if method is not None or weights is not None:
         return _variant(name, table, method, weights, folder)
     made, common = own
     variant = _variant(name, table, None, str(made / name / WEIGHTS), folder)
     kind = variant.kind or "rsa2"
-    # Frames as they are, unless asked otherwise: what the network is worth is the question, not what was done before.
+    # No denoising before fusion unless it is asked for: the study is about the network.
     network = {"calm": False, **common, **variant.network}
     _check_network(kind, network, table)
     return replace(variant, kind=kind, network=network, trained_here=True)

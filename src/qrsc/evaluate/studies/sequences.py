@@ -1,4 +1,4 @@
-"""The sequences of a study's data sets; fixed sets are rendered where they are not there yet."""
+"""The sequences of a study's data sets; fixed sets are rendered if they do not exist yet."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from qrsc.simulate.output.sets import SCENES, SIZE, prepare_set
 
 
 def to_render(entry: DataEntry) -> int:
-    """How many steps `sequences_of` takes."""
+    """The number of scenes that `sequences_of` may have to render."""
     return 0 if entry.root is not None else entry.scenes or SCENES
 
 
 def sequences_of(
     entry: DataEntry, device: torch.device | str = "cpu", advance: Callable[[str], None] = lambda step: None
 ) -> list[SequenceFiles]:
-    """All sequences that a study scores of a data set.
+    """The sequences of a data set that a study scores.
 
     Args:
         device: where a fixed set is rendered.
-        advance: called after each of `to_render` steps, with a word for what is being done.
+        advance: called after each of `to_render` scenes, with a word for what is being done.
     """
     if entry.root is not None:
         found = index_data(

@@ -1,4 +1,4 @@
-"""The networks of a study trained alike: the same recipe, losses and length for all, each once."""
+"""Train the networks of a study: the same recipe, losses and length for all."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from qrsc.learn.trainer.state import LIST
 from qrsc.simulate.output.sets import FIXED_SETS, GAMMAS, require_free_seed
 from qrsc.simulate.paint.library import TextureLibrary
 
-FINISHED = "trained.json"  # beside weights whose training came to its end
-# The frames of a rendered sample that a network sees which looks at so many; see `qrsc.pipeline.Corrector`.
+FINISHED = "trained.json"  # written beside the weights when a training is finished
+# By the length of a network's window: the frames of a rendered sample that it is shown; see `qrsc.pipeline.Corrector`.
 _SHOWN = {3: slice(1, 2), 4: slice(0, 2)}
 
 
@@ -40,12 +40,12 @@ class TrainingPlan:
     Attributes:
         options: what all have in common.
         size: `(height, width)` of the rendered frames.
-        flow: that they are corrected with; `true` for true flows made worse.
+        flow: that they are corrected with; `true` for true flows with simulated errors.
         textures: folder of photographs, besides painted textures.
         scenes: worlds rendered at a time.
-        samples: rendered once for all networks that see frames prepared alike; None renders on while each is trained,
-            as fast as the machine can, so that how many samples it sees is left to chance.
-        camera: part of the worlds whose frames go through lens, sensor and compression; None for the usual.
+        samples: number of samples, rendered once for all networks that take the same input; None renders while each is
+            trained, as fast as the machine can, so that the number of different samples varies.
+        camera: share of the worlds whose frames go through lens, sensor and compression; None is the default share.
     """
 
     options: FusionOptions
@@ -58,7 +58,7 @@ class TrainingPlan:
 
 
 def training_plan(manifest: Manifest, *, steps: int | None = None, minutes: float | None = None) -> TrainingPlan:
-    """What the manifest's table `training` asks for; `steps` and `minutes` for each row take the place of its own."""
+    """The plan in the manifest's table `training`; `steps` and `minutes` of each row replace those in the table."""
     table = Table(manifest.training, f"{manifest.path}, training")
     options = _options(table, steps, minutes)
     size, flow, textures = (table.take(key, str) for key in ("size", "flow", "textures"))
@@ -66,7 +66,7 @@ def training_plan(manifest: Manifest, *, steps: int | None = None, minutes: floa
     camera = table.take("camera", float)
     table.end()
     if camera is not None and not 0.0 <= camera <= 1.0:
-        raise table.error(f"camera is a part, 0 to 1, got {camera:g}")
+        raise table.error(f"camera is a share, 0 to 1, got {camera:g}")
     for key, number in (("scenes", scenes), ("samples", samples)):
         if number is not None and number <= 0:
             raise table.error(f"{key} must be over 0, got {number}")
@@ -92,14 +92,14 @@ def training_plan(manifest: Manifest, *, steps: int | None = None, minutes: floa
 
 
 def require_trainable(plan: TrainingPlan) -> None:
-    """Raise if training could not even begin."""
+    """Raise if training cannot start."""
     if find_spec("pytorch_lightning") is None:
         raise ValueError("training needs Lightning; install it with: pip install 'qrsc[train]'")
     _load_flow(plan)
 
 
 def _options(table: Table, steps: int | None, minutes: float | None) -> FusionOptions:
-    """What all rows have in common."""
+    """The options that all rows have in common."""
     numbers: dict[str, Any] = {key: table.take(key, int) for key in ("steps", "batch", "pool", "seed")}
     numbers |= {key: table.take(key, float) for key in ("minutes", "peak", "uses")}
     numbers |= {key: value for key, value in (("steps", steps), ("minutes", minutes)) if value is not None}
@@ -123,7 +123,7 @@ def _options(table: Table, steps: int | None, minutes: float | None) -> FusionOp
 
 
 def to_train(variants: Sequence[Variant]) -> list[Variant]:
-    """The rows whose own weights are not there, or not trained to their end."""
+    """The rows whose own weights are missing, or whose training is unfinished."""
     return [variant for variant in variants if variant.trained_here and not _finished(_folder(variant))]
 
 
@@ -132,12 +132,12 @@ def train_variants(
     plan: TrainingPlan,
     *,
     progress_bar: bool = True,
-    told: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Train what `to_train` names, one after the other; what a run that was cut off has done is taken up again.
+    """Train what `to_train` names, one after the other; an interrupted training is resumed.
 
     Args:
-        told: called with a line about each row that is trained.
+        say: called with a line about each row that is trained.
     """
     wanted = to_train(variants)
     if not wanted:
@@ -151,10 +151,10 @@ def train_variants(
         render: Callable[[torch.Generator], FusionSamples] = worlds_of(variant, plan, textures, flow)
         if plan.samples is not None:
             if _prepared(variant) not in kept:
-                told(f"rendering {plan.samples} samples for {variant.name}")
+                say(f"rendering {plan.samples} samples for {variant.name}")
                 kept = {_prepared(variant): rendered_once(render, plan.samples, plan.options.seed)}
             render = KeptSamples(kept[_prepared(variant)])
-        told(f"training {variant.name} ({number} of {len(wanted)}){', resumed' * resumed}")
+        say(f"training {variant.name} ({number} of {len(wanted)}){', resumed' * resumed}")
         shown = _SHOWN.get(variant.frames)
         options = replace(
             plan.options,
@@ -185,17 +185,17 @@ _Prepared = tuple[str, str | None]  # motion, and the set whose worlds are shown
 
 
 def _prepared(variant: Variant) -> _Prepared:
-    """Networks for which this is the same can be trained on the same samples."""
+    """Networks for which this is equal can be trained on the same samples."""
     return variant.motion, variant.trained_on
 
 
 def _order(variant: Variant, variants: Sequence[Variant]) -> int:
-    """Those that share samples one after the other, otherwise in the manifest's order."""
+    """Sort key: networks that share samples one after the other, otherwise in the manifest's order."""
     return [_prepared(each) for each in variants].index(_prepared(variant))
 
 
 def rendered_once(render: Callable[[torch.Generator], FusionSamples], samples: int, seed: int) -> list[FusionSamples]:
-    """At least so many samples, in the parts that they were rendered in."""
+    """At least this many samples, in the batches that they were rendered in."""
     generator = torch.Generator().manual_seed(require_free_seed(2 * seed))
     parts: list[FusionSamples] = []
     while sum(map(len, parts)) < samples:
@@ -206,10 +206,10 @@ def rendered_once(render: Callable[[torch.Generator], FusionSamples], samples: i
 def worlds_of(
     variant: Variant, plan: TrainingPlan, textures: TextureLibrary, flow: FlowEstimator | None
 ) -> WorldSamples:
-    """What a network is trained on: random worlds, or such as the fixed set that it is trained on is made of.
+    """What a network is trained on: random worlds, or worlds like those of the fixed set that it is trained on.
 
-    Those have the set's ways to move, speeds and readouts, and seeds that no fixed set uses. Unlike its scenes they are
-    not picked for what they hide or how they speed up, and their textures are others.
+    The latter have the set's camera motion, speeds and readouts, and seeds that no fixed set uses. Unlike the set's
+    scenes they are not selected for occlusion or acceleration, and they have other textures.
     """
     worlds = WorldSamples(
         textures,
@@ -231,7 +231,7 @@ def worlds_of(
 
 
 def trained_for(variant: Variant) -> Mapping[str, Any]:
-    """Steps and minutes of the training that a row's weights come from; empty where that is not known."""
+    """Steps and minutes of the training of a row's weights; empty if unknown."""
     path = _folder(variant) / FINISHED if isinstance(variant.weights, Path) else None
     if path is None or not path.is_file():
         return {}
@@ -240,7 +240,7 @@ def trained_for(variant: Variant) -> Mapping[str, Any]:
 
 
 def require_trained_alike(variants: Sequence[Variant]) -> None:
-    """Raise if one was trained for other frames or worlds; warn if some were to be trained for longer."""
+    """Raise if a network was trained for another window or other worlds; warn if not all were trained equally long."""
     lengths: dict[str, list[str]] = {}
     for variant in variants:
         trained = trained_for(variant) if variant.trained_here else {}
@@ -264,29 +264,29 @@ def require_trained_alike(variants: Sequence[Variant]) -> None:
 
 @dataclass
 class KeptSamples:
-    """Samples that are there already, part after part and again from the first; call it with a generator.
+    """Samples that were rendered before, batch after batch in a cycle; call it with a generator.
 
     Attributes:
-        parts: of them.
-        turns: how many were asked for.
+        parts: the batches.
+        turns: how many batches were asked for.
     """
 
     parts: Sequence[FusionSamples]
     turns: int = 0
 
     def __call__(self, generator: torch.Generator) -> FusionSamples:
-        """The next part."""
+        """The next batch."""
         self.turns += 1
         return self.parts[(self.turns - 1) % len(self.parts)]
 
 
 @dataclass
 class FewerFrames:
-    """Samples of which some frames are shown only; call it with a generator.
+    """Samples with only some of their frames; call it with a generator.
 
     Attributes:
         render: makes samples of three frames.
-        shown: which of the three; the middle one is the frame that the truth belongs to, and comes to lie at T // 2.
+        shown: which of the three. The middle one is the frame that the truth belongs to; it ends up at T // 2.
     """
 
     render: Callable[[torch.Generator], FusionSamples]
@@ -315,7 +315,10 @@ def _folder(variant: Variant) -> Path:
 
 
 def _finished(folder: Path) -> bool:
-    """Weights lie there after every few minutes of a training; at its end, so does a note. Others' have no state."""
+    """Whether the weights in a folder are final.
+
+    A training writes weights every few minutes, and a note at its end. Weights from elsewhere have no training state.
+    """
     if (folder / FINISHED).is_file():
         return True
     return any(folder.glob("*.safetensors")) and not (folder / LIST).is_file()

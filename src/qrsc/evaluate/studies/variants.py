@@ -1,4 +1,4 @@
-"""Variants as methods that `qrsc.evaluate` scores."""
+"""Variants of a study as methods that can be scored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from qrsc.weights import WeightsError, card, file_sha256, read_notes
 
 
 def identity(variant: Variant) -> str:
-    """What the figures of a variant depend on: its method's name, or its weights and what they are given to see."""
+    """What the figures of a variant depend on: the name of its method, or its weights, motion and window."""
     if variant.method is not None:
         return variant.method
     return f"network@{weights_sha256(variant)[:16]}-{variant.motion}-{variant.frames}"
@@ -39,7 +39,7 @@ def weights_sha256(variant: Variant) -> str:
 
 
 def require_own_weights(variant: Variant) -> None:
-    """Raise unless the weights, if there, can be loaded, and are of the network that the variant is said to be."""
+    """Raise if the weights exist and cannot be loaded, or belong to another network than the variant says."""
     if variant.weights is None or variant.missing is not None:
         return
     there = {"motion": "quadratic", **_described(variant.weights)}
@@ -50,11 +50,11 @@ def require_own_weights(variant: Variant) -> None:
         raise WeightsError(
             f"{variant.weights} is not the network that {variant.name} is said to be: it has {', '.join(told)}."
         )
-    load_variant(variant)  # which says so if the file is damaged, or from another version
+    load_variant(variant)  # raises if the file is damaged, or of another version
 
 
 def _described(weights: Path | str) -> dict[str, Any]:
-    """What weights say about themselves: kind, options of the network, and motion where it is noted."""
+    """What the notes of weights say: kind, options of the network, and motion if it is noted."""
     if isinstance(weights, str):
         return {**card(weights), **card(weights)["options"]}
     notes = read_notes(weights)
@@ -64,9 +64,9 @@ def _described(weights: Path | str) -> dict[str, Any]:
 
 
 def method_of(variant: Variant) -> Callable[[SharedFlow], Method]:
-    """An entry for `qrsc.evaluate.methods.registry.METHODS` that corrects as a variant with weights does."""
+    """An entry for a table of methods (see `qrsc.evaluate.methods.registry`): a variant with weights."""
 
-    @cache  # the network is read when it is first needed, and once
+    @cache  # the network is loaded once, when it is first needed
     def fusion() -> Fusion:
         return load_variant(variant)
 

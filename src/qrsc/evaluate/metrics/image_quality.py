@@ -2,7 +2,7 @@
 
 Convention
     Pictures are `[..., 3, H, W]` in [0, 1] and one figure per picture comes back, `[...]`, in float64. Before anything
-    is measured both pictures are clamped to [0, 1] and rounded to 8 bits: what is measured is what a file would hold.
+    is measured, both pictures are clamped to [0, 1] and rounded to 8 bits, the values that a file would hold.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from qrsc.evaluate.metrics.similarity import WINDOW, structural_similarity
 
 
 class Reference:
-    """A truth that several pictures are held against: what depends on the truth alone is computed once.
+    """A truth that several pictures are compared with: what depends on the truth alone is computed once.
 
-    The methods measure as the functions of their names do; they take pictures `[..., 3, H, W]` from `to_levels`.
+    The methods measure what the functions of the same names do; they take pictures `[..., 3, H, W]` from `to_levels`.
 
     Args:
         truth: `[..., 3, H, W]` in [0, 1].
@@ -38,11 +38,11 @@ class Reference:
         _require_pair(levels, self._levels)
         _require_mask(mask, levels)
         mask = mask.expand(*levels.shape[:-3], 1, *levels.shape[-2:])
-        # Three values a pixel, each counted once in the sum and once in the number.
+        # Three values per pixel, each counted once in the sum and once in the count.
         return _decibels(_squared_error(levels, self._levels, mask), 3 * mask.sum((-3, -2, -1)))
 
     def ssim(self, levels: Tensor) -> Tensor:
-        """`[...]`; or `[P, ...]` of several pictures `[P, ..., 3, H, W]` at a time, which saves filtering the truth."""
+        """`[...]`; or `[P, ...]` of several pictures `[P, ..., 3, H, W]`, for which the truth is filtered once."""
         several = levels if levels.ndim > self._levels.ndim else levels.unsqueeze(0)
         _require_pair(several[0], self._levels)
         height, width = levels.shape[-2:]
@@ -76,8 +76,8 @@ def masked_psnr(picture: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
         mask: `[..., 1, H, W]`, bool; True where a pixel counts; expanded to the pictures' leading dimensions.
 
     Returns:
-        `[...]`, float64; infinite where the two are equal on the mask, NaN where the mask is empty: there is nothing
-        to measure then, and a number would pass for a result.
+        `[...]`, float64; infinite where the two are equal on the mask, NaN where the mask is empty: any number would
+        pass for a result.
     """
     _require_pair(picture, truth)
     return Reference(truth).masked_psnr(to_levels(picture), mask)
@@ -102,7 +102,7 @@ def ssim(picture: Tensor, truth: Tensor) -> Tensor:
 
 
 def to_levels(picture: Tensor) -> Tensor:
-    """The whole numbers 0 to 255 that an 8-bit file would hold, uint8; any shape. Levels stay as they are."""
+    """The levels 0 to 255 that an 8-bit file would hold, uint8; any shape. A uint8 tensor is returned as it is."""
     if picture.dtype == torch.uint8:
         return picture
     precise = picture if picture.dtype in (torch.float32, torch.float64) else picture.float()
@@ -115,7 +115,7 @@ def to_eight_bits(picture: Tensor) -> Tensor:
 
 
 def _squared_error(levels: Tensor, truth: Tensor, mask: Tensor | None) -> Tensor:
-    """The sum `[...]` of squared differences of `[..., 3, H, W]` in steps of 8 bits, where a mask is true: exact."""
+    """The exact sum `[...]` of squared differences of `[..., 3, H, W]` in 8-bit levels, where a mask is true."""
     if levels.device.type != "cpu":
         squares = (levels.to(torch.int32) - truth).square()
         squares = squares if mask is None else squares * mask
@@ -135,9 +135,9 @@ def _widest(picture: Tensor) -> torch.dtype:
     return torch.float32 if picture.device.type == "mps" else torch.float64
 
 
-def _decibels(squared_steps: Tensor, count: Tensor | int) -> Tensor:
-    """From a sum of squared steps of 8 bits over so many values to dB below the peak."""
-    return -10 * torch.log10(squared_steps.to(_widest(squared_steps)) / count / 255**2)
+def _decibels(squared_levels: Tensor, count: Tensor | int) -> Tensor:
+    """PSNR from the sum of squared differences, in 8-bit levels, of so many values."""
+    return -10 * torch.log10(squared_levels.to(_widest(squared_levels)) / count / 255**2)
 
 
 def _require_pair(picture: Tensor, truth: Tensor) -> None:
