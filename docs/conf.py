@@ -55,7 +55,7 @@ def resolve_annotation(
     module imports them. Everything that a page refers to by hand uses other roles (`obj`, `func`, `meth`) and stays
     strict.
     """
-    if node.get("refdomain") != "py" or node.get("reftype") != "class":
+    if node.get("refdomain") != "py" or node.get("reftype") not in ("class", "exc"):
         return None
     name = str(node["reftarget"]).rsplit(".", 1)[-1]
     objects = env.domains["py"].data["objects"]
