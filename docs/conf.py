@@ -34,6 +34,7 @@ maximum_signature_line_length = 80
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_use_param = False  # several parameters that share a description stay on one line
 napoleon_custom_sections = ["Convention"]
 # Docstrings write code in single backticks.
 default_role = "code"
