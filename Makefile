@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 # first import of each module: compiling everything at installation took 42 s of processor time.
 INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types imports unit format bench results clean
+.PHONY: help demo test lint types imports unit docs format bench results clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     correct an embedded clip and write before/after pictures, a video and a report to demo/"
-	@echo "make test     lint, types, import directions and tests"
+	@echo "make test     lint, types, import directions, tests and the manual"
+	@echo "make docs     build the manual as HTML in build/docs/; a broken link or reference is an error"
 	@echo "make format   put the code in the project's format"
 	@echo "make bench    run every script in benchmarks/"
 	@echo "make results  write docs/results.md anew; RESULTS='--scenes 2 --size 320x240' takes minutes on a CPU"
@@ -36,7 +37,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 demo: $(VENV)/.runtime
 	@$(BIN)/qrsc demo
 
-test: lint types imports unit
+test: lint types imports docs unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -50,6 +51,11 @@ imports: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest --cov -n auto --maxprocesses=4
+
+# -n: unknown references warn; -W: warnings are errors; -E: read every page anew, so that none is passed over.
+docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -n -W --keep-going -E -q -b html docs build/docs
+	@echo "the manual is build/docs/index.html"
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
