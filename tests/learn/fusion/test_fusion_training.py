@@ -17,6 +17,7 @@ from qrsc.fusion.networks import NetworkFusion, build_network, fusion_from_file
 from qrsc.learn.fusion import FusionTrainingOptions
 from qrsc.learn.fusion.fusion_task import FusionTask
 from qrsc.learn.fusion.fusion_training import WEIGHTS, fit_fusion
+from qrsc.learn.fusion.losses import charbonnier
 from qrsc.learn.fusion.sample_scores import fusion_table, score_fusion
 from qrsc.learn.fusion.samples import FusionSamples, SamplePool
 from qrsc.learn.trainer.schedule import StepSchedule
@@ -98,6 +99,19 @@ def test_networks_for_calmed_frames_are_trained_on_such(tmp_path: Path) -> None:
         torch.testing.assert_close(frames[0], frames[1])
     torch.testing.assert_close(seen[False][0], samples.frames)
     assert float((seen[True][0] - samples.frames).abs().mean()) > 0.01
+
+
+def test_a_compiled_network_has_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda network, **_: compiler(network, backend="eager"))
+    losses = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        network = build_network("rsa2-lite", TINY_LITE)
+        with SamplePool(ToySamples(scenes=2), capacity=4, device="cpu", seed=3) as pool:
+            task = FusionTask(network, pool, [charbonnier], batch=2, compiled=compiled, fewer=False)
+            losses.append(task.loss().item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_batches_of_two_frames_are_from_that_end_of_a_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ class FusionTask:
             chosen: the frames that the network gets; all if None.
             compiled: the same network, compiled.
         """
-        forward: Callable[[AlignedFrames], Tensor] = compiled or network
+        forward: Callable[[AlignedFrames], Tensor] = network if compiled is None else compiled
         aligned = samples.aligned(chosen)
         if not network.options.calm:
             return forward(aligned).float()
