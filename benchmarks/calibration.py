@@ -25,7 +25,7 @@ from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.estimate import Calibration, estimate_readout
 from qrsc.evaluate.metrics.image_quality import psnr
 from qrsc.flow.dis import luma_images
-from qrsc.learn.flow.world_pairs import training_textures
+from qrsc.learn.pool.world_settings import training_textures
 from qrsc.pipeline import Corrector
 from qrsc.simulate.camera.sensor import Sensor, apply_sensor, sample_sensor
 from qrsc.simulate.camera.styles import STYLES, Style

@@ -51,15 +51,17 @@ def _flow_by_a_search() -> Iterator[None]:
 @pytest.fixture
 def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
     """`qrsc train` with a handful of painted textures, and little to score in the end."""
-    from qrsc.cli import train_work as train
+    from qrsc.learn.flow import flow_training
+    from qrsc.learn.fusion import fusion_training
     from qrsc.simulate.paint.library import TextureLibrary, texture_library
 
     def painted(photographs: Path | None, device: object) -> TextureLibrary:
         return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
 
-    monkeypatch.setattr(train, "training_textures", painted)
-    monkeypatch.setattr(train, "HELD_OUT_PAIRS", 4)
-    monkeypatch.setattr(train, "HELD_OUT_SAMPLES", 4)
+    monkeypatch.setattr(flow_training, "training_textures", painted)
+    monkeypatch.setattr(fusion_training, "training_textures", painted)
+    monkeypatch.setattr(flow_training, "HELD_OUT_PAIRS", 4)
+    monkeypatch.setattr(fusion_training, "HELD_OUT_SAMPLES", 4)
 
 
 @pytest.fixture(scope="session")

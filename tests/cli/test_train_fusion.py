@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from qrsc.cli.app import app
 from qrsc.fusion.lite.network import LiteNetwork
 from qrsc.fusion.networks import network_from_file
+from qrsc.learn.fusion import FusionTrainingOptions, fusion_training
 from qrsc.weights import WeightsError
 
 pytest.importorskip("pytorch_lightning")
@@ -28,6 +30,25 @@ def test_a_run_and_its_continuation_write_weights_that_load(tmp_path: Path) -> N
     resumed = CliRunner().invoke(app, ["train", "fusion", str(folder), *SMALL, "--steps", "2", "--resume", "--quiet"])
     assert resumed.exit_code == 0, resumed.output
     assert '"step": 2' in (folder / "state.json").read_text()
+
+
+@pytest.mark.parametrize("paper", [False, True])
+def test_options_that_are_not_given_are_those_of_the_recipe(monkeypatch: pytest.MonkeyPatch, paper: bool) -> None:
+    got: list[FusionTrainingOptions] = []
+
+    def watched(output: Path, options: FusionTrainingOptions, *, progress: object) -> None:
+        got.append(options)
+
+    monkeypatch.setattr(fusion_training, "train_fusion", watched)
+    recipe = FusionTrainingOptions.published() if paper else FusionTrainingOptions()
+    # The command states the interpolation for both recipes.
+    recipe = replace(recipe, interpolation="bicubic")
+    arguments = ["train", "fusion", "out", *["--paper"] * paper]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert (
+        CliRunner().invoke(app, [*arguments, "--crop", "64x32", "--loss", "mse, census", "--batch", "3"]).exit_code == 0
+    )
+    assert got == [recipe, replace(recipe, crop=(32, 64), loss=("mse", "census"), batch=3)]
 
 
 @pytest.mark.parametrize(

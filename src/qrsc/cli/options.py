@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from qrsc.names import (
-    AlignmentMotion,
-    FusionNetworkName,
     Instant,
-    Interpolation,
-    LayoutName,
     Mixing,
     MotionName,
     OutputLayout,
@@ -38,7 +34,3 @@ DataLayoutOption = Literal["carla", "fastec", "bsrsc", "acc", "plain", "sim"]
 EvaluateLayoutOption = Literal["carla", "fastec", "bsrsc", "acc", "plain", "sim", "all"]
 TruthOption = Literal["first", "middle", "both"]
 SplitOption = Split
-FusionNetworkOption = FusionNetworkName
-FusedMotionOption = AlignmentMotion
-InterpolationOption = Interpolation
-TrainLayoutOption = LayoutName

@@ -80,7 +80,7 @@ class _Bar:
             for earlier in self._tasks.values():
                 self._bar.update(earlier, visible=False)
             self._tasks[progress.stage] = self._bar.add_task(progress.stage, total=progress.total)
-        self._bar.update(self._tasks[progress.stage], completed=progress.done)
+        self._bar.update(self._tasks[progress.stage], completed=progress.done, total=progress.total)
 
 
 class _JsonLines:

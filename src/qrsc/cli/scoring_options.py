@@ -117,7 +117,7 @@ def choose_format(*, as_json: bool, as_markdown: bool, as_csv: bool) -> TableFor
 
 @contextmanager
 def _bar_of_each_stage(quiet: bool) -> Iterator[ProgressCallback]:
-    """A progress callback that shows a bar as long as a stage lasts: in between, Lightning draws its own."""
+    """A progress callback that shows a bar as long as a stage lasts."""
     from qrsc.cli.progress import reporting
 
     with ExitStack() as shown:
@@ -147,4 +147,4 @@ def _training(train: bool, steps: int | None, minutes: float | None, quiet: bool
         if not quiet:
             typer.echo(line, err=True)
 
-    return Training(steps, minutes, progress_bar=not quiet and sys.stderr.isatty(), say=say)
+    return Training(steps, minutes, say=say)

@@ -1,1 +1,1 @@
-"""Training: losses, rendered data, and the loops that make the shipped weights."""
+"""Training of the networks: one trainer and one sample pool, used by `learn.flow` and `learn.fusion`."""

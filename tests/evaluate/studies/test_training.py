@@ -203,7 +203,7 @@ def test_networks_share_samples_that_are_rendered_once(tmp_path: Path, monkeypat
         folder.mkdir()
         (folder / "state.json").write_text('{"step": 1, "minutes": 0.1}')
 
-    monkeypatch.setattr(training, "train_fusion", watched)
+    monkeypatch.setattr(training, "fit_fusion", watched)
     told: list[str] = []
     training.train_variants(variants, plan, say=told.append)
     # Those that are prepared alike come one after the other, whatever stands between them in the manifest.

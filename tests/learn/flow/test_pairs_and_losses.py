@@ -10,8 +10,9 @@ from qrsc.flow.raft_rs.network import Estimates
 from qrsc.learn.flow.endpoint_scores import score_flow, score_table
 from qrsc.learn.flow.pairs import FlowPairs, mirrored
 from qrsc.learn.flow.sequence_loss import flow_loss
-from qrsc.learn.flow.world_pairs import WorldPairs, training_textures
+from qrsc.learn.flow.world_pairs import WorldPairs
 from qrsc.learn.pool.augment import photometric
+from qrsc.learn.pool.world_settings import training_textures
 from qrsc.warp import backward_warp
 
 from .toys import SIZE, LayeredPairs
@@ -37,7 +38,7 @@ def test_true_flow_explains_the_pairs_also_when_mirrored(pairs: FlowPairs) -> No
     assert explained(turned) < 0.02
 
 
-def test_looks_change_but_hardly_between_the_frames_of_a_pair() -> None:
+def test_colours_change_but_hardly_between_the_frames_of_a_pair() -> None:
     frame = LayeredPairs(scenes=64, size=(32, 32))(torch.Generator().manual_seed(3)).first
     first, second = photometric(frame, frame, torch.Generator().manual_seed(4))
     assert 0.0 <= float(first.min()) <= float(first.max()) <= 1.0
@@ -104,7 +105,7 @@ def test_dis_is_scored_well_on_small_motion() -> None:
 
 def test_worlds_render_pairs_whose_truth_explains_them() -> None:
     generator = torch.Generator().manual_seed(7)
-    render = WorldPairs(training_textures(None, "cpu", variety=1), SIZE, scenes=2, frames=3, progress=lambda: 0.0)
+    render = WorldPairs(training_textures(None, "cpu", variety=1), SIZE, scenes=2, frames=3, progress=0.0)
     pairs = render(generator)
     assert pairs.first.shape == (4, 3, *SIZE)
     assert float(pairs.both_known.float().mean()) > 0.95

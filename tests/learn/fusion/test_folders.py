@@ -9,10 +9,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from qrsc.cli import train_work as training
 from qrsc.cli.app import app
 from qrsc.data.dataset import Dataset, index_data
 from qrsc.flow import FlowPair
+from qrsc.learn.fusion import fusion_training
 from qrsc.learn.fusion.folders import FolderSamples, MixedSamples
 from qrsc.media.image_folder import write_frame
 from qrsc.simulate.output.writers import write_sequence
@@ -99,7 +99,7 @@ SMALL = ["--network", "rsa2-lite", "--batch", "1", "--size", "64x48", "--crop", 
 
 @pytest.fixture
 def _still(few_textures: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "load_flow", lambda name: still_flow)
+    monkeypatch.setattr(fusion_training, "load_flow", lambda name: still_flow)
 
 
 @pytest.mark.usefixtures("_still")

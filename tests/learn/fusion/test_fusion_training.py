@@ -1,10 +1,11 @@
-"""Training of the fusion at toy size: it gets better than the mean, can be broken off and resumed, and is saved."""
+"""Training of the fusion at toy size: it gets better than the mean, can be resumed, and is saved."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,21 +14,23 @@ from torch import Tensor
 from qrsc.fusion import mean_fusion
 from qrsc.fusion.lite.network import LiteNetwork
 from qrsc.fusion.networks import NetworkFusion, build_network, fusion_from_file
+from qrsc.learn.fusion import FusionTrainingOptions
+from qrsc.learn.fusion.fusion_task import FusionTask
+from qrsc.learn.fusion.fusion_training import WEIGHTS, fit_fusion
+from qrsc.learn.fusion.losses import charbonnier
 from qrsc.learn.fusion.sample_scores import fusion_table, score_fusion
 from qrsc.learn.fusion.samples import FusionSamples, SamplePool
-from qrsc.learn.fusion.train_fusion import WEIGHTS, FusionOptions, train_fusion
+from qrsc.learn.trainer.schedule import StepSchedule
 from qrsc.learn.trainer.state import load_state
 from qrsc.weights import WeightsError, load_strictly, read_weights
 
-pytest.importorskip("pytorch_lightning", reason="training needs the extra 'train'")
-from qrsc.learn.fusion.fusion_module import FusionTraining, StepSchedule
-
 from .fusion_toys import TINY_LITE, TINY_RSA2, ToySamples
 
+pytest.importorskip("pytorch_lightning", reason="training needs the extra 'train'")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-OPTIONS = FusionOptions(
-    kind="rsa2-lite",
-    network=TINY_LITE,
+OPTIONS = FusionTrainingOptions(
+    network="rsa2-lite",
+    architecture=TINY_LITE,
     batch=4,
     crop=(32, 32),
     steps=60,
@@ -45,11 +48,11 @@ def held_out() -> FusionSamples:
 def test_it_learns_what_the_mean_cannot_and_a_run_can_be_resumed(tmp_path: Path) -> None:
     render = ToySamples()
     folder = tmp_path / "run"
-    train_fusion(folder, render, OPTIONS, progress_bar=False)
+    fit_fusion(folder, render, OPTIONS)
     assert load_state(folder).step == 60
     with pytest.raises(FileExistsError, match="resume it"):
-        train_fusion(folder, render, OPTIONS, progress_bar=False)
-    network = train_fusion(folder, render, replace(OPTIONS, steps=100), resume=True, progress_bar=False)
+        fit_fusion(folder, render, OPTIONS)
+    network = fit_fusion(folder, render, replace(OPTIONS, steps=100, resume=True))
     assert load_state(folder).step == 100
 
     samples = held_out()
@@ -68,13 +71,13 @@ def test_it_learns_what_the_mean_cannot_and_a_run_can_be_resumed(tmp_path: Path)
 
 def test_the_full_network_trains_in_the_papers_way(tmp_path: Path) -> None:
     options = replace(
-        FusionOptions.published(),
-        network={**TINY_RSA2, "validity": False, "prior": False},
-        terms=("charbonnier", "mse"),
+        FusionTrainingOptions.published(),
+        architecture={**TINY_RSA2, "validity": False, "prior": False},
+        loss=("charbonnier", "mse"),
     )
     assert (options.batch, options.peak, options.steps) == (4, 1e-4, 400_000)
     options = replace(options, steps=3, batch=2, crop=(32, 32), pool=8)
-    network = train_fusion(tmp_path, ToySamples(scenes=2), options, progress_bar=False)
+    network = fit_fusion(tmp_path, ToySamples(scenes=2), options)
     assert load_state(tmp_path).step == 3
     assert network.options.prior is False  # type: ignore[union-attr]  # an rsa2 network
 
@@ -83,23 +86,32 @@ def test_networks_for_calmed_frames_are_trained_on_such(tmp_path: Path) -> None:
     seen: dict[bool, list[Tensor]] = {True: [], False: []}
     for calm, frames in seen.items():
         folder = tmp_path / str(calm)
-        network = train_fusion(
-            folder,
-            ToySamples(scenes=2),
-            replace(OPTIONS, steps=1, network={**TINY_LITE, "calm": calm}),
-            progress_bar=False,
-        )
+        options = replace(OPTIONS, steps=1, architecture={**TINY_LITE, "calm": calm})
+        network = fit_fusion(folder, ToySamples(scenes=2), options)
         fusion = fusion_from_file(folder / WEIGHTS)
         assert fusion.network.options.calm is calm
         with SamplePool(ToySamples(scenes=2), capacity=4, device="cpu", seed=3) as pool:
-            module = FusionTraining(network, pool, [], batch=2, schedule=StepSchedule(1.0, 1, 1e-4))
+            task = FusionTask(network, pool, [], batch=2)
             samples = pool.draw(2)
         fusion.network.register_forward_pre_hook(lambda _, given, frames=frames: frames.append(given[0].frames))
-        made = module._made(fusion.network, samples)
+        made = task.fuse(fusion.network, samples)
         torch.testing.assert_close(fusion(samples.aligned()).image, made.clamp(0.0, 1.0))
         torch.testing.assert_close(frames[0], frames[1])
     torch.testing.assert_close(seen[False][0], samples.frames)
     assert float((seen[True][0] - samples.frames).abs().mean()) > 0.01
+
+
+def test_a_compiled_network_has_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda network, **_: compiler(network, backend="eager"))
+    losses = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        network = build_network("rsa2-lite", TINY_LITE)
+        with SamplePool(ToySamples(scenes=2), capacity=4, device="cpu", seed=3) as pool:
+            task = FusionTask(network, pool, [charbonnier], batch=2, compiled=compiled, fewer=False)
+            losses.append(task.loss().item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_batches_of_two_frames_are_from_that_end_of_a_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,27 +119,29 @@ def test_batches_of_two_frames_are_from_that_end_of_a_clip(tmp_path: Path, monke
         return replace(ToySamples(scenes=6)(generator), side=torch.tensor([0, 1, -1, 0, 1, -1]))
 
     seen: set[tuple[int, int, int]] = set()
-    make = FusionTraining._made
+    fuse = FusionTask.fuse
 
-    def watched(self: FusionTraining, network: object, samples: FusionSamples, chosen: slice | None = None) -> Tensor:
+    def watched(
+        self: FusionTask, network: Any, samples: FusionSamples, chosen: slice | None = None, **more: Any
+    ) -> Tensor:
         aligned = samples.aligned(chosen)
         (side,) = set(samples.side.tolist())
         seen.add((aligned.frames.shape[1], aligned.centre, side))
-        return make(self, network, samples, chosen)
+        return fuse(self, network, samples, chosen, **more)
 
-    monkeypatch.setattr(FusionTraining, "_made", watched)
+    monkeypatch.setattr(FusionTask, "fuse", watched)
     options = replace(OPTIONS, steps=60, batch=1, crop=(16, 16), unseen_weight=1.0)
-    train_fusion(tmp_path, render, options, progress_bar=False)
+    fit_fusion(tmp_path, render, options)
     assert seen == {(3, 1, 0), (2, 1, -1), (2, 0, 1), (1, 0, 0)}
 
 
 def test_a_run_stops_after_its_minutes_and_other_weights_are_refused(tmp_path: Path) -> None:
     options = replace(OPTIONS, steps=10_000, minutes=0.01)
-    train_fusion(tmp_path / "run", ToySamples(scenes=2), options, progress_bar=False)
+    fit_fusion(tmp_path / "run", ToySamples(scenes=2), options)
     assert 0 < load_state(tmp_path / "run").step < 500
     start = LiteNetwork().state_dict()
     with pytest.raises(WeightsError, match="does not fit LiteNetwork"):
-        train_fusion(tmp_path / "other", ToySamples(scenes=2), OPTIONS, start=start, progress_bar=False)
+        fit_fusion(tmp_path / "other", ToySamples(scenes=2), OPTIONS, start=start)
 
 
 def test_the_papers_learning_rate_falls_in_steps() -> None:

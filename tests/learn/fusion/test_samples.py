@@ -13,7 +13,6 @@ from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowPair
 from qrsc.fusion import mean_fusion
-from qrsc.learn.flow.world_pairs import training_textures
 from qrsc.learn.fusion import world_samples as fusion_rendering
 from qrsc.learn.fusion.alignment import Alignment, clip_flows
 from qrsc.learn.fusion.losses import (
@@ -31,6 +30,7 @@ from qrsc.learn.fusion.losses import (
 from qrsc.learn.fusion.sample_scores import score_fusion
 from qrsc.learn.fusion.samples import FusionSamples, SamplePool, graded, join_samples, mirrored
 from qrsc.learn.fusion.world_samples import WorldSamples
+from qrsc.learn.pool.world_settings import training_textures
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
 

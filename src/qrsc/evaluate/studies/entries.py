@@ -11,7 +11,7 @@ from qrsc.data.dataset import TruthInstant
 from qrsc.data.layouts import Split, get_layout
 from qrsc.evaluate.metrics.metric_table import DEFAULT_METRICS
 from qrsc.learn.fusion.alignment import AlignmentMotion
-from qrsc.learn.fusion.train_fusion import Kind
+from qrsc.names import FusionNetworkName as Kind
 from qrsc.timing import Readout
 
 

@@ -19,7 +19,8 @@ from qrsc.fusion import FUSIONS
 from qrsc.fusion.lite.network import LiteOptions
 from qrsc.fusion.rsa2.network import Rsa2Options
 from qrsc.learn.fusion.alignment import ALIGNMENT_MOTIONS
-from qrsc.learn.fusion.train_fusion import WEIGHTS, Kind
+from qrsc.learn.fusion.fusion_training import WEIGHTS
+from qrsc.names import FusionNetworkName as Kind
 from qrsc.names import parse_size
 from qrsc.pipeline import WINDOWS
 from qrsc.simulate.output.sets import FIXED_SETS, SCENES

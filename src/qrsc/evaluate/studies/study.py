@@ -78,13 +78,11 @@ class Training:
 
     Attributes:
         steps, minutes: in place of the manifest's.
-        progress_bar: let Lightning draw its bar, on stdout.
         say: called with a line about each network that is trained.
     """
 
     steps: int | None = None
     minutes: float | None = None
-    progress_bar: bool = False
     say: Callable[[str], None] = lambda line: None
 
 
@@ -118,7 +116,7 @@ def ablate(
     Args:
         path: of the manifest.
         training: train the networks whose own weights are missing first; None warns and leaves them out.
-        progress: called with a `Progress` for every scene that is rendered and every frame that is scored.
+        progress: called with a `Progress` for every scene rendered, step of a training, and frame scored.
         cancel: asked for each of them; once it is set the call raises `Cancelled`.
     """
     manifest = read_ablation(path)
@@ -184,7 +182,7 @@ def _scored(
     settings = _settings(manifest, options)
     sets = _sequences(manifest, torch.device(options.device), watched)
     if training is not None and to_train(manifest.variants):
-        train_variants(manifest.variants, plan, progress_bar=training.progress_bar, say=training.say)
+        train_variants(manifest.variants, plan, progress=watched[0], say=training.say)
         for variant in manifest.variants:
             require_own_weights(variant)
     missing = [f"{each.name} ({each.missing})" for each in manifest.variants if each.missing is not None]

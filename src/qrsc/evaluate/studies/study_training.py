@@ -13,16 +13,18 @@ from typing import Any
 
 import torch
 
+from qrsc.backend.progress import ProgressCallback
 from qrsc.evaluate.studies.checked_tables import Table
 from qrsc.evaluate.studies.entries import Manifest, Variant
 from qrsc.evaluate.studies.manifest import table_size
 from qrsc.flow import FlowEstimator, load_flow
 from qrsc.fusion.blocks import MULTIPLE
-from qrsc.learn.flow.world_pairs import training_textures
+from qrsc.learn.fusion.fusion_options import FusionTrainingOptions
+from qrsc.learn.fusion.fusion_training import fit_fusion
 from qrsc.learn.fusion.losses import TERMS
 from qrsc.learn.fusion.samples import FusionSamples
-from qrsc.learn.fusion.train_fusion import FusionOptions, train_fusion
 from qrsc.learn.fusion.world_samples import INNER_SHARES, WorldSamples
+from qrsc.learn.pool.world_settings import training_textures
 from qrsc.learn.trainer.run import own_device
 from qrsc.learn.trainer.state import LIST
 from qrsc.simulate.output.sets import FIXED_SETS, GAMMAS, require_free_seed
@@ -48,7 +50,7 @@ class TrainingPlan:
         camera: share of the worlds whose frames go through lens, sensor and compression; None is the default share.
     """
 
-    options: FusionOptions
+    options: FusionTrainingOptions
     size: tuple[int, int] = (320, 384)
     flow: str = "raft-rs"
     textures: Path | None = None
@@ -98,7 +100,7 @@ def require_trainable(plan: TrainingPlan) -> None:
     _load_flow(plan)
 
 
-def _options(table: Table, steps: int | None, minutes: float | None) -> FusionOptions:
+def _options(table: Table, steps: int | None, minutes: float | None) -> FusionTrainingOptions:
     """The options that all rows have in common."""
     numbers: dict[str, Any] = {key: table.take(key, int) for key in ("steps", "batch", "pool", "seed")}
     numbers |= {key: table.take(key, float) for key in ("minutes", "peak", "uses")}
@@ -112,12 +114,12 @@ def _options(table: Table, steps: int | None, minutes: float | None) -> FusionOp
     given["total_minutes"] = given.pop("minutes", math.inf)
     terms, crop, compiled = table.words("loss"), table.take("crop", str), table.take("compile", bool)
     if terms is not None:
-        given["terms"] = tuple(term for name in terms for term in TERMS if term == name)
-        if len(given["terms"]) != len(terms) or not terms:
+        given["loss"] = tuple(term for name in terms for term in TERMS if term == name)
+        if len(given["loss"]) != len(terms) or not terms:
             raise table.error(f"loss is one or more of {', '.join(TERMS)}; got {', '.join(terms) or 'none'}")
     if crop is not None:
         given["crop"] = table_size(crop, table)
-    return FusionOptions(
+    return FusionTrainingOptions(
         **given, interpolation="bilinear", compiled=torch.cuda.is_available() if compiled is None else compiled
     )
 
@@ -131,12 +133,13 @@ def train_variants(
     variants: Sequence[Variant],
     plan: TrainingPlan,
     *,
-    progress_bar: bool = True,
+    progress: ProgressCallback | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Train what `to_train` names, one after the other; an interrupted training is resumed.
 
     Args:
+        progress: called after each step of a training.
         say: called with a line about each row that is trained.
     """
     wanted = to_train(variants)
@@ -158,23 +161,18 @@ def train_variants(
         shown = _SHOWN.get(variant.frames)
         options = replace(
             plan.options,
-            kind=variant.kind or "rsa2",
-            network=variant.network,
+            network=variant.kind or "rsa2",
+            architecture=variant.network,
             motion=variant.motion,
             fewer=plan.options.fewer and shown is None,
-        )
-        train_fusion(
-            folder,
-            render if shown is None else FewerFrames(render, shown),
-            options,
             resume=resumed,
-            progress_bar=progress_bar,
         )
+        fit_fusion(folder, render if shown is None else FewerFrames(render, shown), options, progress=progress)
         state = json.loads((folder / LIST).read_text(encoding="utf-8"))
         content = {
             "frames": variant.frames,
             "worlds": variant.trained_on,
-            "asked": {"steps": plan.options.steps, "minutes": _finite(plan.options.total_minutes)},
+            "asked": {"steps": plan.options.steps, "minutes": _finite(plan.options.all_minutes)},
             "steps": state["step"],
             "minutes": round(state["minutes"], 3),
         }

@@ -1,4 +1,4 @@
-"""How far flows are off, by the length of the motion."""
+"""End-point errors of flows, by the length of the motion."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import Tensor
 from qrsc.flow.protocol import FlowEstimator
 from qrsc.learn.flow.pairs import FlowPairs
 
-# Pixels of true motion: from, to.
+# Length of the true motion in pixels: from, to.
 BINS: tuple[tuple[float, float], ...] = ((0.0, 10.0), (10.0, 40.0), (40.0, math.inf))
 
 
 @dataclass(frozen=True)
 class FlowScore:
-    """End-point errors in pixels: the mean distance between found and true flow.
+    """End-point errors in pixels: mean distances between estimated and true flow.
 
     Attributes:
         all_pixels: over all pixels that have a true flow.
-        visible: over those whose point is seen in the other frame.
-        by_length: over the visible ones, for each of `BINS`; NaN where there is none.
-        within_one: part of the visible ones that is less than 1 pixel off.
+        visible: over those whose point is visible in the other frame.
+        by_length: over the visible ones, for each of `BINS`; NaN for an empty bin.
+        within_one: share of the visible ones with an error below 1 pixel.
     """
 
     all_pixels: float
@@ -35,7 +35,7 @@ class FlowScore:
 
 @torch.no_grad()
 def score_flow(estimator: FlowEstimator, pairs: FlowPairs, batch: int = 4) -> FlowScore:
-    """End-point errors of both flows of all pairs."""
+    """Score an estimator on both flows of all pairs, `batch` pairs at a time."""
     errors, lengths, visible, known = [], [], [], []
     for start in range(0, len(pairs), batch):
         part = pairs[start : start + batch]
@@ -51,7 +51,7 @@ def score_flow(estimator: FlowEstimator, pairs: FlowPairs, batch: int = 4) -> Fl
 
 
 def score_table(scores: Mapping[str, FlowScore]) -> str:
-    """A Markdown table of scores by the estimators' names."""
+    """A Markdown table of scores by name."""
     spans = [f"{low:g}-{high:g} px" if math.isfinite(high) else f"{low:g}+ px" for low, high in BINS]
     lines = [_line(["flow", "all", "visible", *spans, "< 1 px"]), _line(["---"] * (4 + len(spans)))]
     for name, score in scores.items():

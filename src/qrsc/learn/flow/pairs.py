@@ -1,28 +1,32 @@
-"""Pairs of frames with the flows between them, as training and scoring use them."""
+"""Pairs of frames with the true flows between them, for training and scoring, and the pool of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from qrsc.learn.pool.augment import photometric
+from qrsc.learn.pool.pool import Pool
 from qrsc.simulate.render.rows import render_rs
 from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import rs_flow
 from qrsc.timing import Readout
 
+PairSource = Callable[[torch.Generator], "FlowPairs"]
+
 
 @dataclass(frozen=True)
 class FlowPairs:
-    """A batch of frame pairs and the truth about them.
+    """A batch of frame pairs with true flows.
 
     Attributes:
         first, second: `[B, 3, H, W]`, frames in [0, 1].
-        forward, backward: `[B, 2, H, W]`, flows in pixels, on the first and on the second frame.
-        forward_visible, backward_visible: `[B, 1, H, W]`, bool: the point is seen in the other frame.
-        forward_known, backward_known: `[B, 1, H, W]`, bool: there is a true flow at all.
+        forward, backward: `[B, 2, H, W]`, flows in pixels, on the pixels of the first and of the second frame.
+        forward_visible, backward_visible: `[B, 1, H, W]`, bool: the point is visible in the other frame.
+        forward_known, backward_known: `[B, 1, H, W]`, bool: the pixel has a true flow.
     """
 
     first: Tensor
@@ -38,16 +42,16 @@ class FlowPairs:
         return len(self.first)
 
     def __getitem__(self, index: Tensor | slice) -> FlowPairs:
-        """Some of the pairs."""
+        """A subset of the pairs."""
         return FlowPairs(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def to(self, device: torch.device | str) -> FlowPairs:
-        """The same pairs elsewhere."""
+        """The same pairs on another device."""
         return FlowPairs(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     @property
     def both_flows(self) -> Tensor:
-        """`[2 B, 2, H, W]`: all forward flows, then all backward ones, as the network's batch is."""
+        """`[2 B, 2, H, W]`: all forward flows, then all backward flows, in the order of the network's batch."""
         return torch.cat([self.forward, self.backward])
 
     @property
@@ -62,7 +66,7 @@ class FlowPairs:
 
 
 def join_pairs(parts: Sequence[FlowPairs]) -> FlowPairs:
-    """One batch from several."""
+    """Concatenate batches."""
     return FlowPairs(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(FlowPairs)))
 
 
@@ -70,12 +74,12 @@ def join_pairs(parts: Sequence[FlowPairs]) -> FlowPairs:
 def render_pairs(
     scene: Scene, readout: Readout, frames: Sequence[int], *, exposure: float = 0.0, samples: int = 1
 ) -> FlowPairs:
-    """All pairs of neighbours among consecutive rolling-shutter frames of scenes.
+    """Render consecutive rolling-shutter frames of scenes and return all pairs of neighbours.
 
     Args:
         scene: B scenes.
-        readout: how their frames are read.
-        frames: numbers of N frames, each one more than the last.
+        readout: of the frames.
+        frames: N consecutive frame numbers.
         exposure, samples: as for `qrsc.simulate.render.rows.render_rs`.
 
     Returns:
@@ -104,14 +108,14 @@ def render_pairs(
 
 
 def _known(flow: Tensor, visible: Tensor) -> Tensor:
-    """Where there is a true flow: the simulator gives exactly 0 where a pixel sees no surface."""
+    """Where there is a true flow: the simulator gives exactly 0 for pixels without a surface."""
     return visible | (flow != 0).any(dim=1, keepdim=True)
 
 
 def mirrored(pairs: FlowPairs, generator: torch.Generator) -> FlowPairs:
-    """Each pair as it is, mirrored left to right, turned upside down, or both; at random.
+    """Flip each pair horizontally, vertically, both or not at all, at random.
 
-    A flow network does not know the scan, so that a mirrored rolling-shutter pair is as good as any.
+    The flow network does not know the scan direction, so that a flipped rolling-shutter pair is a valid pair.
 
     Args:
         generator: on the pairs' device.
@@ -125,3 +129,19 @@ def mirrored(pairs: FlowPairs, generator: torch.Generator) -> FlowPairs:
         for name in ("forward", "backward"):
             values[name] = torch.where(chosen, values[name] * sign, values[name])
     return FlowPairs(**values)
+
+
+class PairPool(Pool[FlowPairs]):
+    """A pool of pairs; each batch is flipped, changed in colour and made noisy at random."""
+
+    def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Frames in 8 bits, as cameras deliver them."""
+        return {**values, **{name: (values[name] * 255.0).round().to(torch.uint8) for name in ("first", "second")}}
+
+    def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> FlowPairs:
+        """Augmented pairs."""
+        for name in ("first", "second"):
+            drawn[name] = drawn[name].float() / 255.0
+        pairs = mirrored(FlowPairs(**drawn), generator)
+        first, second = photometric(pairs.first, pairs.second, generator)
+        return FlowPairs(first, second, *(getattr(pairs, field.name) for field in fields(pairs)[2:]))

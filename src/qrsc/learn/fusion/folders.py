@@ -1,8 +1,7 @@
-"""Training samples for the fusion from data sets on disk, and from several sources at once."""
+"""Training samples of the fusion from data sets on disk, and from two sources in a proportion."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -11,7 +10,7 @@ from qrsc.data.dataset import Dataset, Sample
 from qrsc.flow import FlowEstimator
 from qrsc.fusion import mean_fusion
 from qrsc.learn.fusion.alignment import Alignment, AlignmentMotion, clip_flows
-from qrsc.learn.fusion.samples import FusionSamples, join_samples
+from qrsc.learn.fusion.samples import FusionSamples, SampleSource, join_samples
 from qrsc.warp import Interpolation
 
 FRAMES = 5  # three that are fused, and their neighbours
@@ -19,19 +18,19 @@ FRAMES = 5  # three that are fused, and their neighbours
 
 @dataclass
 class FolderSamples:
-    """Samples of windows of a data set, drawn at random; call it with a generator.
+    """Samples from random windows of a data set; call it with a generator.
 
-    Frames are corrected whole, as they will be, and cut afterwards. Where a data set's mask says that the truth cannot
-    be asked for, the mean of the frames takes its place. What the centre frame does not show is not known here; it is
-    taken to be what its correction leaves open.
+    Frames are corrected in full, as in use, and cropped afterwards. Where the data set's mask marks the truth as
+    unknown, the mean of the frames takes its place. A data set does not say what is visible in the centre frame; the
+    validity of its correction is used instead.
 
     Attributes:
         windows: of five frames.
-        size: `(height, width)` of the part that is cut out of each.
-        flow: finds flows.
-        count: samples a call.
+        size: `(height, width)` of the random crop.
+        flow: estimates flows.
+        count: samples per call.
         device: where frames are corrected.
-        motion: what frames are brought to the instant by; see `Alignment`.
+        motion: the motion model that corrects the frames to one instant; see `Alignment`.
         interpolation: of the frames.
     """
 
@@ -51,7 +50,7 @@ class FolderSamples:
 
     @torch.no_grad()
     def __call__(self, generator: torch.Generator) -> FusionSamples:
-        """New samples."""
+        """Return new samples."""
         chosen = torch.randint(len(self.windows), (self.count,), generator=generator).tolist()
         return join_samples([self._sample(self.windows[index], generator) for index in chosen])
 
@@ -66,7 +65,7 @@ class FolderSamples:
         known = sample.mask[None].to(self.device)
         if not bool(known.all()):
             truth = torch.where(known, truth, mean_fusion(aligned).image)
-        rows, columns = self._part(sample, generator)
+        rows, columns = self._random_crop(sample, generator)
         return FusionSamples(
             frames=aligned.frames[..., rows, columns],
             correction_fields=aligned.correction_fields[..., rows, columns],
@@ -78,7 +77,7 @@ class FolderSamples:
             side=torch.zeros(len(aligned.frames), dtype=torch.int64, device=aligned.frames.device),
         )
 
-    def _part(self, sample: Sample, generator: torch.Generator) -> tuple[slice, slice]:
+    def _random_crop(self, sample: Sample, generator: torch.Generator) -> tuple[slice, slice]:
         height, width = sample.truth.shape[-2:]
         if height < self.size[0] or width < self.size[1]:
             raise ValueError(
@@ -96,15 +95,13 @@ class MixedSamples:
     """Samples from two sources in a proportion; call it with a generator.
 
     Attributes:
-        first, second: the sources; samples of one size.
+        first, second: the sources; their samples have one size.
         share: of the samples that come from the first.
-        progress: how much of the training is done; handed on to the sources.
     """
 
-    first: Callable[[torch.Generator], FusionSamples]
-    second: Callable[[torch.Generator], FusionSamples]
+    first: SampleSource
+    second: SampleSource
     share: float
-    progress: Callable[[], float] = lambda: 1.0
     _made: list[int] = field(default_factory=lambda: [0, 0])
 
     def __post_init__(self) -> None:
@@ -112,11 +109,9 @@ class MixedSamples:
             raise ValueError(f"share must be from 0 to 1, got {self.share!r}.")
 
     def __call__(self, generator: torch.Generator) -> FusionSamples:
-        """New samples, of the source that is behind its share."""
+        """Return new samples, from the source that is behind its share."""
         number = 0 if self._made[0] < self.share * (sum(self._made) + 1) else 1
         source = (self.first, self.second)[number]
-        if hasattr(source, "progress"):
-            source.progress = self.progress
         samples = source(generator)
         self._made[number] += len(samples)
         return samples

@@ -1,7 +1,7 @@
-"""What the fusion networks are held to: pixels, structure, looks; and how the terms are brought to one scale.
+"""Losses of the fusion networks on pixels, structure and features, and how their terms are combined.
 
 Convention
-    Pictures are `[B, 3, H, W]` in [0, 1]; every loss is one number for each of them, `[B]`.
+    Pictures are `[B, 3, H, W]` in [0, 1]; every loss is one number per picture, `[B]`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ DEFAULT: tuple[TermName, ...] = ("charbonnier", "mse", "laplacian")
 
 EPSILON = 1e-3
 FLOOR = 1e-6  # added to losses before their logarithm is taken; 60 dB
-LEAST_UNSEEN = 50  # pixels of a sample that the centre frame does not show, for them to count by themselves
+LEAST_UNSEEN = 50  # occluded pixels that a sample needs for the extra loss on them
 LEVELS = 4  # of the Laplacian pyramid
 CENSUS_REACH = 2  # pixels; windows of 5 x 5
-CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a full one
+CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a large one
 VGG_WEIGHTS = "vgg16-397923af.pth"
 VGG_LAYERS = (3, 8, 15)  # after the rectifiers of the first three groups
 
@@ -48,7 +48,7 @@ def mse(picture: Tensor, truth: Tensor) -> Tensor:
 
 
 def laplacian(picture: Tensor, truth: Tensor) -> Tensor:
-    """Mean absolute difference of the bands of a Laplacian pyramid, each counted as much as the finest."""
+    """Sum over the bands of a Laplacian pyramid of their mean absolute differences."""
     difference = picture - truth
     total = difference.new_zeros(len(difference))
     for _ in range(LEVELS):
@@ -62,7 +62,7 @@ def laplacian(picture: Tensor, truth: Tensor) -> Tensor:
 
 
 def census(picture: Tensor, truth: Tensor) -> Tensor:
-    """How differently pixels stand against their neighbours: structure without regard to brightness."""
+    """Difference of soft census transforms: compares each pixel with its neighbours, independent of brightness."""
     difference = _ranks(picture) - _ranks(truth)
     squared = difference.square()
     return _mean(squared / (0.1 + squared))
@@ -72,7 +72,7 @@ def perceptual(device: torch.device | str = "cpu") -> Loss:
     """Mean absolute difference of VGG-16's features, through torchvision.
 
     Raises:
-        ValueError: torchvision or the weights are not there; nothing is ever downloaded.
+        ValueError: torchvision or the weights are missing; nothing is downloaded.
     """
     network = _vgg().to(device)
 
@@ -85,7 +85,11 @@ def perceptual(device: torch.device | str = "cpu") -> Loss:
 
 
 def load_term(name: TermName, device: torch.device | str = "cpu") -> Loss:
-    """A loss by name."""
+    """A loss by its name.
+
+    Raises:
+        ValueError: there is no such loss, or what it needs is missing.
+    """
     simple: dict[str, Loss] = {"charbonnier": charbonnier, "mse": mse, "laplacian": laplacian, "census": census}
     if name in simple:
         return simple[name]
@@ -97,8 +101,8 @@ def load_term(name: TermName, device: torch.device | str = "cpu") -> Loss:
 def balanced(values: Sequence[Tensor]) -> Tensor:
     """The sum of losses `[B]`, all but the first scaled to its size: `L_0 + sum_k (|L_0| / |L_k|) L_k` of their means.
 
-    The ratios carry no gradient, so that each term pulls in its own direction with the same relative force. A term that
-    is exactly 0 stays out.
+    The ratios are detached, so that a relative change counts the same in every term. A term that is exactly 0 is left
+    out.
     """
     first = values[0].mean()
     total = first
@@ -110,22 +114,22 @@ def balanced(values: Sequence[Tensor]) -> Tensor:
 
 
 def proportional(values: Sequence[Tensor]) -> Tensor:
-    """The sum of the logarithms of losses `[B]`, in the mean over the samples.
+    """The sum of the logarithms of losses `[B]`, averaged over the samples.
 
-    A tenth less of an error counts alike in every sample and term, as it does in decibels. In a plain mean the samples
-    of which nothing can be made decide: one of 20 dB has a hundred times the squared error of one of 40.
+    A relative change of the error counts the same in every sample and term, as in decibels. A plain mean is dominated
+    by hopeless samples: one of 20 dB has a hundred times the squared error of one of 40.
     """
     return torch.stack([torch.log(value + FLOOR).mean() for value in values]).sum()
 
 
 def unseen_error(picture: Tensor, truth: Tensor, seen: Tensor) -> Tensor:
-    """The logarithm of the mean squared difference where the centre frame shows nothing, in the mean over the samples.
+    """Log mean squared error of the pixels that are occluded in the centre frame, averaged over the samples.
 
-    Those pixels are 2 to 3 % of a picture; in a mean over all of it they hardly count, and they are what other frames
-    are there for.
+    They are 2 to 3 % of a picture and hardly count in a mean over all of it, but they are what the other frames are
+    needed for.
 
     Args:
-        seen: `[B, 1, H, W]`, bool.
+        seen: `[B, 1, H, W]`, bool: the point is visible in the centre frame.
     """
     unseen = (~seen).to(picture)
     count = unseen.flatten(1).sum(1)
@@ -171,12 +175,12 @@ def _vgg() -> _Vgg:
 
 
 def _mean(values: Tensor) -> Tensor:
-    """`[B]` from `[B, ...]`."""
+    """Mean over all but the first dimension, `[B]`."""
     return values.flatten(1).mean(1)
 
 
 def _ranks(picture: Tensor) -> Tensor:
-    """How much brighter each neighbour in the window is, between -1 and 1: `[B, 24, H - 4, W - 4]`."""
+    """Soft census transform: how much brighter each neighbour is, from -1 to 1, `[B, 24, H - 4, W - 4]`."""
     shades = luma(picture)[:, 0]
     height, width = (side - 2 * CENSUS_REACH for side in shades.shape[-2:])
     side = 2 * CENSUS_REACH + 1

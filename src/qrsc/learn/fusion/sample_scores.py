@@ -1,4 +1,4 @@
-"""How good fusions are on samples with truth: all pixels, and those that the centre frame does not show."""
+"""PSNR of fusions on samples: over all pixels, and over those that are occluded in the centre frame."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class FusionScore:
 
     Attributes:
         everywhere: mean over the samples.
-        hidden: over all pixels together that the centre frame does not show; NaN if there is none.
-        seen: over all others together.
+        hidden: over the pixels of all samples that are occluded in the centre frame; NaN if there is none.
+        seen: over the pixels of all samples that are visible there; NaN if there is none.
         worst: smallest gain of a sample over the centre frame alone.
     """
 
@@ -34,10 +34,13 @@ class FusionScore:
 def score_fusion(
     fusion: Fusion | None, samples: FusionSamples, batch: int = 8, chosen: slice | None = None
 ) -> FusionScore:
-    """Scores of a fusion; None is the centre frame alone.
+    """Score a fusion.
 
     Args:
-        chosen: which frames of the samples it gets; all if None.
+        fusion: to be scored; None for the centre frame alone.
+        samples: with truth.
+        batch: samples that are fused at a time.
+        chosen: the frames of the samples that it gets; all if None.
     """
     errors, single = [], []
     for start in range(0, len(samples), batch):
@@ -59,7 +62,7 @@ def score_fusion(
 
 
 def fusion_table(scores: Mapping[str, FusionScore]) -> str:
-    """A Markdown table of scores by the fusions' names."""
+    """A Markdown table of scores by name."""
     lines = ["| fusion | PSNR | hidden | seen | least gain |", "| --- | ---: | ---: | ---: | ---: |"]
     for name, score in scores.items():
         lines.append(

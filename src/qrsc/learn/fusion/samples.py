@@ -1,8 +1,8 @@
-"""Frames corrected to one instant with the true picture of it, as training and scoring of the fusion use them."""
+"""Frames corrected to one instant, with the true global-shutter frame, and the pool of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -11,10 +11,12 @@ from torch import Tensor
 from qrsc.fusion import AlignedFrames
 from qrsc.learn.pool.pool import Pool
 
+SampleSource = Callable[[torch.Generator], "FusionSamples"]
+
 
 @dataclass(frozen=True)
 class FusionSamples:
-    """A batch of T aligned frames each, the middle one the centre, with the truth.
+    """A batch of samples: T aligned frames, of which the middle one is the centre, and the true frame.
 
     Attributes:
         frames: `[B, T, 3, H, W]`, in [0, 1].
@@ -23,9 +25,9 @@ class FusionSamples:
         time_distance: `[B, T, 1, H, W]`, frame intervals.
         gamma: `[B]`.
         truth: `[B, 3, H, W]`, the global-shutter frame.
-        seen: `[B, 1, H, W]`, bool: the centre frame shows the point.
-        side: `[B]`, where in its clip the centre frame is: 0 inside, -1 at its end, where there are frames before it
-            alone, 1 at its start. The neighbour that is not there is black.
+        seen: `[B, 1, H, W]`, bool: the point is visible in the centre frame.
+        side: `[B]`, position of the centre frame in its clip: 0 inside, -1 at the end, with a neighbour before it only,
+            1 at the start. The missing neighbour is black and not valid.
     """
 
     frames: Tensor
@@ -41,15 +43,15 @@ class FusionSamples:
         return len(self.frames)
 
     def __getitem__(self, index: Tensor | slice) -> FusionSamples:
-        """Some of the samples."""
+        """A subset of the samples."""
         return FusionSamples(*(getattr(self, field.name)[index] for field in fields(self)))
 
     def to(self, device: torch.device | str) -> FusionSamples:
-        """The same samples elsewhere."""
+        """The same samples on another device."""
         return FusionSamples(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     def aligned(self, chosen: slice | None = None) -> AlignedFrames:
-        """What a fusion takes; of all frames, or of some that the centre is among."""
+        """The input of a fusion: all frames, or some that include the centre."""
         count = self.frames.shape[1]
         kept = range(count)[chosen or slice(None)]
         part = slice(kept.start, kept.stop)
@@ -64,53 +66,55 @@ class FusionSamples:
 
 
 def join_samples(parts: Sequence[FusionSamples]) -> FusionSamples:
-    """One batch from several."""
+    """Concatenate batches."""
     return FusionSamples(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(FusionSamples)))
 
 
 class SamplePool(Pool[FusionSamples]):
-    """Batches of samples: cut, mirrored with their fields and row times, and graded, in another way each time.
+    """A pool of samples; each batch is cropped, flipped with its fields and row times, and changed in colour at random.
 
     Attributes:
-        crop: `(height, width)` of the part that is cut out of each; all of it if None.
-        choosy: for this part of the samples two parts are drawn, and the one is taken that hides more of itself from
-            the centre frame: there is what fusion is for, and it is 2 to 3 % of the pixels.
+        crop: `(height, width)` of the random crop; no crop if None.
+        choosy: share of the samples for which two crops are drawn, and the one with more occlusion in the centre frame
+            is taken: occluded pixels are what fusion is for, and they are 2 to 3 % of all.
     """
 
-    kind_of = "side"
+    kind_field = "side"
     crop: tuple[int, int] | None = None
     choosy: float = 0.5
 
     def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Pictures in 8 bits, fields and times in 16."""
+        """Frames in 8 bits, fields and times in 16."""
         pictures = {name: (values[name] * 255.0).round().to(torch.uint8) for name in ("frames", "truth")}
         halves = {name: values[name].to(torch.float16) for name in ("correction_fields", "time_distance")}
         return {**values, **pictures, **halves}
 
     def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> FusionSamples:
-        """Samples, augmented."""
+        """Augmented samples."""
         if self.crop is not None:
-            drawn = self._part(drawn, self.crop, generator)
+            drawn = self._cropped(drawn, self.crop, generator)
         for name in ("frames", "truth"):
             drawn[name] = drawn[name].float() / 255.0
         for name in ("correction_fields", "time_distance"):
             drawn[name] = drawn[name].float()
         return graded(mirrored(FusionSamples(**drawn), generator), generator)
 
-    def _part(self, drawn: dict[str, Tensor], size: tuple[int, int], generator: torch.Generator) -> dict[str, Tensor]:
-        first = _places(drawn["truth"], size, generator)
-        second = _places(drawn["truth"], size, generator)
-        shown = [_cut_at(drawn["seen"], size, *places).float().mean((1, 2, 3)) for places in (first, second)]
-        often = torch.rand(len(shown[0]), generator=generator, device=shown[0].device) < self.choosy
-        better = often & (shown[1] < shown[0])
-        top, left = (torch.where(better, other, own) for own, other in zip(first, second, strict=True))
-        return {name: value if value.ndim == 1 else _cut_at(value, size, top, left) for name, value in drawn.items()}
+    def _cropped(
+        self, drawn: dict[str, Tensor], size: tuple[int, int], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        first = _crop_corners(drawn["truth"], size, generator)
+        second = _crop_corners(drawn["truth"], size, generator)
+        visible = [_crop_at(drawn["seen"], size, *corners).float().mean((1, 2, 3)) for corners in (first, second)]
+        compared = torch.rand(len(visible[0]), generator=generator, device=visible[0].device) < self.choosy
+        use_second = compared & (visible[1] < visible[0])
+        top, left = (torch.where(use_second, other, own) for own, other in zip(first, second, strict=True))
+        return {name: value if value.ndim == 1 else _crop_at(value, size, top, left) for name, value in drawn.items()}
 
 
 def mirrored(samples: FusionSamples, generator: torch.Generator) -> FusionSamples:
-    """Each sample as it is, mirrored left to right, turned upside down, or both; at random.
+    """Flip each sample horizontally, vertically, both or not at all, at random.
 
-    Turned upside down a frame is read the other way; its row times turn with it.
+    A vertical flip reverses the scan; the row times are flipped with the frame.
 
     Args:
         generator: on the samples' device.
@@ -124,14 +128,14 @@ def mirrored(samples: FusionSamples, generator: torch.Generator) -> FusionSample
                 own = chosen.reshape(-1, *[1] * (value.ndim - 1))
                 values[name] = torch.where(own, value.flip(dim), value)
         sign = torch.where(chosen, -1.0, 1.0).reshape(-1, 1, 1, 1)
-        turned = values["correction_fields"].clone()
-        turned[:, :, component] *= sign
-        values["correction_fields"] = turned
+        flipped = values["correction_fields"].clone()
+        flipped[:, :, component] *= sign
+        values["correction_fields"] = flipped
     return FusionSamples(**values)
 
 
 def graded(samples: FusionSamples, generator: torch.Generator) -> FusionSamples:
-    """Other light, tint and contrast, the same for all frames of a sample and its truth; colours exchanged."""
+    """Change exposure, tint and gamma and permute the channels, alike for all frames of a sample and its truth."""
     count, device = len(samples), samples.frames.device
 
     def factor(spread: float, channels: int) -> Tensor:
@@ -149,8 +153,8 @@ def graded(samples: FusionSamples, generator: torch.Generator) -> FusionSamples:
     return FusionSamples(**{**values, "frames": frames, "truth": changed(samples.truth)})
 
 
-def _places(pictures: Tensor, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Where random parts of pictures `[B, ..., H, W]` begin: rows and columns, `[B]` each."""
+def _crop_corners(pictures: Tensor, size: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Top rows and left columns of random crops of pictures `[B, ..., H, W]`, each `[B]`."""
     height, width = pictures.shape[-2:]
     if size[0] > height or size[1] > width:
         raise ValueError(f"samples are {height} x {width} pixels, too small for parts of {size[0]} x {size[1]}.")
@@ -158,8 +162,8 @@ def _places(pictures: Tensor, size: tuple[int, int], generator: torch.Generator)
     return (rand[0] * (height - size[0] + 1)).long(), (rand[1] * (width - size[1] + 1)).long()
 
 
-def _cut_at(values: Tensor, size: tuple[int, int], top: Tensor, left: Tensor) -> Tensor:
-    """A part of each of `[B, ..., H, W]`: `[B, ..., h, w]`."""
+def _crop_at(values: Tensor, size: tuple[int, int], top: Tensor, left: Tensor) -> Tensor:
+    """Crops of `[B, ..., H, W]` at these corners, `[B, ..., h, w]`."""
     count, device = len(values), values.device
     rows = top[:, None] + torch.arange(size[0], device=device)  # [B, h]
     columns = left[:, None] + torch.arange(size[1], device=device)

@@ -1,9 +1,9 @@
-"""Training samples for the fusion from random worlds, corrected with flows as good and as bad as real ones."""
+"""Training samples of the fusion from random scenes, corrected with flows that have the errors of real ones."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair
 from qrsc.fusion import AlignedFrames
-from qrsc.learn.flow.world_pairs import LONGEST_EXPOSURE
 from qrsc.learn.fusion.alignment import Alignment, AlignmentMotion, clip_flows
 from qrsc.learn.fusion.samples import FusionSamples, join_samples
 from qrsc.learn.pool.augment import in_bytes
+from qrsc.learn.pool.world_settings import LONGEST_EXPOSURE
 from qrsc.simulate.camera.sensor import Sensor, apply_sensor, sample_sensor
 from qrsc.simulate.paint.library import TextureLibrary
 from qrsc.simulate.render.rows import render_gs, render_rs
@@ -25,12 +25,11 @@ from qrsc.simulate.scene.worlds import sample_scenes
 from qrsc.timing import SCANS, Readout
 from qrsc.warp import Interpolation, backward_warp
 
-# What the network can learn from a sample is what neighbours and a look at the picture can mend. On 18 samples of mixed
-# styles with speeds of 0.8 to 10 % of the width, exact flows in place of estimated ones did not change the mean fusion
-# (32.8 dB), while exact fields would give 36.5: what is lost is motion between frames that no parabola follows, and it
-# makes most of the squared error. With speeds up to 40 % of the width (a fifth of the samples was above 10 %) samples
-# of 19 dB, of which nothing can be made, outweighed those of 35 to 40 dB by a hundred to one. So most clips move
-# smoothly, with the speeds and readouts of the test sets.
+# Most scenes move smoothly, with the speeds and readouts of the test sets: the network can learn only what neighbouring
+# frames or the content of the frame can correct. On 18 samples of mixed styles with speeds of 0.8 to 10 % of the width,
+# exact flows instead of estimated ones did not change the mean fusion (32.8 dB), while exact fields would give 36.5:
+# most of the squared error is motion between frames that no quadratic model follows. With speeds up to 40 % of the
+# width (a fifth of the samples was above 10 %) hopeless samples of 19 dB outweighed those of 35 to 40 dB a hundredfold.
 STYLE_SHARES = {
     "driving": 0.3,
     "walking": 0.2,
@@ -40,45 +39,44 @@ STYLE_SHARES = {
     "drone": 0.05,
     "hand shake": 0.2,
 }
-SPEEDS = (0.6, 10.0)  # from and to how many per cent of the width per frame, evenly in the logarithm
+SPEEDS = (0.6, 10.0)  # per cent of the width per frame interval, log-uniform between the two
 GAMMAS = (0.25, 1.0)
-TRUE_FLOW_SHARE = 0.4  # of the calls take the true flow, made worse, in place of an estimate
-# Of what clip the calls show three frames, or two at the start or the end of it. Motion is found by what the clip has:
-# flows to one side at its ends, a path that two frames or seven say something about.
+TRUE_FLOW_SHARE = 0.4  # of the calls use the true flow with simulated errors instead of an estimate
+# The kind of clip whose frames a call shows: three frames, or two at the start or the end of the clip. The motion is
+# estimated from the frames of that clip alone: flow to one side at its ends, a camera path from two to seven frames.
 CLIP_SHARES = {"whole": 0.6, "three": 0.1, "end": 0.15, "pair": 0.15}
-INNER_SHARES = {"whole": 0.85, "three": 0.15}  # the same for samples of three frames alone
-MIDDLE_SHARE = 0.75  # ask for the middle row, the others for any instant that is no closer to another frame
-# A gamma that is off by 5 % costs up to 1.7 dB that no fusion brings back.
+INNER_SHARES = {"whole": 0.85, "three": 0.15}  # the same for samples of three frames only
+MIDDLE_SHARE = 0.75  # of the calls have the middle row as target instant, the others any that is closest to this frame
+# An error of 5 % in gamma costs up to 1.7 dB that no fusion recovers.
 GAMMA_OFF_SHARE = 0.2
-GAMMA_ERROR = 0.02  # standard deviation of what gamma is off by, relative
-BLURRED_SHARE = 0.08  # each costs as much as five others
-# Real frames are softer, have noise and were compressed: there, sharper sampling, worth 0.7 dB on simulated clips that
-# are as rendered, costs 0.15 to 0.5 dB. The network has to tell which is which.
-CAMERA_SHARE = 0.5  # of the calls go through lens, sensor and compression
+GAMMA_ERROR = 0.02  # relative standard deviation of the error of gamma
+BLURRED_SHARE = 0.08  # of the calls have motion blur; each takes as long as five others
+# Real frames are softer, noisy and compressed. There sharper sampling costs 0.15 to 0.5 dB, while it gains 0.7 dB on
+# simulated clips without camera effects. The network has to tell the two apart.
+CAMERA_SHARE = 0.5  # of the calls simulate lens, sensor and compression
 CAMERA_EFFECTS = ("blur", "noise", "compression")
-NOISE = 0.025  # standard deviation of the noisiest values of the others
-MISPLACED = 3.0  # pixels, by which boundaries of the motion are typically displaced in the worst of true flows
+NOISE = 0.025  # largest standard deviation of the noise of the others
+MISPLACED = 3.0  # pixels, typical displacement of motion boundaries at the largest simulated flow error
 
 
 @dataclass
 class WorldSamples:
-    """Renders samples of random worlds; call it with a generator.
+    """Renders samples of random scenes; call it with a generator.
 
     Attributes:
-        textures: on the device that samples shall be rendered on.
+        textures: on the device that renders.
         size: `(height, width)` of the frames.
-        flow: finds flows; None takes true ones, made worse, for all.
-        scenes: worlds a call.
+        flow: estimates flows; None uses true flow with simulated errors for all samples.
+        scenes: rendered per call.
         frames: consecutive frames of each, 5 or more; a call gives `scenes (frames - 4)` samples of three frames.
         speed: factor on the usual image speeds.
-        styles: part of the calls that move in each of `qrsc.simulate.camera.styles.STYLES`.
-        speeds: from and to how many per cent of the width per frame, evenly in the logarithm.
-        gammas: from and to which readout, evenly.
-        camera: part of the calls whose frames go through lens, sensor and compression.
-        clips: part of the calls that show frames of each kind of clip; see `CLIP_SHARES`.
-        motion: what frames are brought to the instant by; see `Alignment`.
+        styles: share of the calls for each camera motion of `qrsc.simulate.camera.styles.STYLES`.
+        speeds: range in per cent of the width per frame interval, log-uniform.
+        gammas: range of the readout ratio, uniform.
+        camera: share of the calls that simulate lens, sensor and compression.
+        clips: share of the calls for each kind of clip; see `CLIP_SHARES`.
+        motion: the motion model that corrects the frames to one instant; see `Alignment`.
         interpolation: of the frames.
-        progress: how much of the training is done; not used, but set by training.
     """
 
     textures: TextureLibrary
@@ -94,7 +92,6 @@ class WorldSamples:
     clips: Mapping[str, float] = field(default_factory=lambda: CLIP_SHARES)
     motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bicubic"
-    progress: Callable[[], float] = lambda: 1.0
 
     def __post_init__(self) -> None:
         if self.frames < 5:
@@ -104,7 +101,7 @@ class WorldSamples:
 
     @torch.no_grad()
     def __call__(self, generator: torch.Generator) -> FusionSamples:
-        """New samples."""
+        """Render new samples."""
         rand = dict(zip(_DRAWN, torch.rand(len(_DRAWN), generator=generator).tolist(), strict=True))
         normal = float(torch.randn((), generator=generator))
         low, high = self.gammas
@@ -125,7 +122,7 @@ class WorldSamples:
         frames = in_bytes(apply_sensor(frames, camera, generator) if filmed else _noisy(frames, noise, generator))
         flows: list[ConfidentFlows] = []
         if self.motion == "none":
-            pass  # nothing is moved
+            pass  # frames are not corrected
         elif self.flow is None or rand["true flow"] < TRUE_FLOW_SHARE:
             flows = _true_flows(scene, readout, self.frames, generator)
         else:
@@ -181,73 +178,73 @@ _DRAWN = (
 
 
 def _speeds(batch: int, width: int, shares: tuple[float, float], generator: torch.Generator) -> Tensor:
-    """Typical image speeds in pixels per frame, from and to so many per cent of the width: `[B]`."""
+    """Random image speeds in pixels per frame interval, from a range in per cent of the width: `[B]`."""
     low, high = (math.log(0.01 * width * share) for share in shares)
     return torch.exp(low + (high - low) * torch.rand(batch, generator=generator, dtype=torch.float64))
 
 
 def _chosen(shares: Mapping[str, float], drawn: float) -> str:
-    """A name by its share, from a number between 0 and 1."""
+    """A name drawn by the shares, for a uniform random number between 0 and 1."""
     total = 0.0
     for name, share in shares.items():
         total += share
         if drawn < total:
             return name
-    return list(shares)[-1]  # shares that add up to a little less than 1
+    return list(shares)[-1]  # the shares may add up to slightly less than 1
 
 
 def _completed(aligned: AlignedFrames, side: int) -> AlignedFrames:
-    """Three frames, with a black one in the place of the neighbour that is not there; see `FusionSamples.side`."""
+    """Three frames: a black one that is not valid replaces a missing neighbour; see `FusionSamples.side`."""
     if side == 0:
         return aligned
 
-    def with_nothing(values: Tensor) -> Tensor:
-        nothing = torch.zeros_like(values[:, :1])
-        return torch.cat([values, nothing] if side < 0 else [nothing, values], 1)
+    def padded(values: Tensor) -> Tensor:
+        blank = torch.zeros_like(values[:, :1])
+        return torch.cat([values, blank] if side < 0 else [blank, values], 1)
 
     return AlignedFrames(
-        with_nothing(aligned.frames),
-        with_nothing(aligned.correction_fields),
-        with_nothing(aligned.valid),
-        with_nothing(aligned.time_distance),
+        padded(aligned.frames),
+        padded(aligned.correction_fields),
+        padded(aligned.valid),
+        padded(aligned.time_distance),
         1,
         aligned.gamma,
     )
 
 
 def _noisy(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:
-    """Frames `[B, N, 3, H, W]` with noise that grows with the square root of the light."""
+    """Frames `[B, N, 3, H, W]` with noise whose standard deviation grows with the square root of the signal."""
     seed = int(torch.randint(2**31, (), generator=generator))
     grain = torch.randn(frames.shape, generator=torch.Generator(frames.device).manual_seed(seed), device=frames.device)
     return frames + noise * (0.3 + frames.clamp_min(0.0).sqrt()) * grain
 
 
 def _through_lens(picture: Tensor, camera: Sensor, generator: torch.Generator) -> Tensor:
-    """The truth `[B, 3, H, W]` as sharp as the camera's lens, without its noise and compression."""
+    """The true frame `[B, 3, H, W]` with the blur of the camera's lens, without its noise and compression."""
     return picture if camera.blur is None else apply_sensor(picture[:, None], Sensor(blur=camera.blur), generator)[:, 0]
 
 
 def _true_flows(scene: Scene, readout: Readout, count: int, generator: torch.Generator) -> list[ConfidentFlows]:
-    """True flows between neighbours, made worse."""
+    """True flows between neighbouring frames, with simulated errors."""
     forward = [rs_flow(scene, readout, k, k + 1)[0] for k in range(count - 1)]
     backward = [rs_flow(scene, readout, k + 1, k)[0] for k in range(count - 1)]
     strength = torch.rand(scene.batch, generator=generator).to(scene.device)
-    pairs = zip(_worse(forward, strength, generator), _worse(backward, strength, generator), strict=True)
+    pairs = zip(_degraded(forward, strength, generator), _degraded(backward, strength, generator), strict=True)
     return [ConfidentFlows(FlowPair(there, back), None, None) for there, back in pairs]
 
 
-def _worse(flows: Sequence[Tensor], strength: Tensor, generator: torch.Generator) -> list[Tensor]:
-    """Flows `[B, 2, H, W]` with the faults of estimates: waves of error, some growing with the motion, and boundaries
-    in the wrong place.
+def _degraded(flows: Sequence[Tensor], strength: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """Flows `[B, 2, H, W]` with errors like those of an estimate: smooth noise, partly proportional to the motion, and
+    displaced and blurred motion boundaries.
 
     Args:
-        strength: `[B]`, 0 to 1.
+        strength: of the errors, `[B]`, 0 to 1.
     """
     strong = strength.reshape(-1, 1, 1, 1).square()
     results = []
     for flow in flows:
-        coarse, fine, place = (_waves(flow, cells, generator) for cells in (32, 8, 16))
-        # Read a little beside: where the motion is smooth that changes nothing.
+        coarse, fine, place = (_smooth_noise(flow, cells, generator) for cells in (32, 8, 16))
+        # Sample the flow at displaced positions: this changes it at motion boundaries only.
         moved = backward_warp(flow, MISPLACED * strong * place).image
         blurred = F.avg_pool2d(F.pad(moved, (2, 2, 2, 2), mode="replicate"), 5, 1)
         moved = torch.lerp(moved, blurred, (2.0 * strong).clamp(max=1.0))
@@ -256,8 +253,8 @@ def _worse(flows: Sequence[Tensor], strength: Tensor, generator: torch.Generator
     return results
 
 
-def _waves(like: Tensor, cell: int, generator: torch.Generator) -> Tensor:
-    """Smooth noise of unit variance in cells of so many pixels, `[B, 2, H, W]`."""
+def _smooth_noise(like: Tensor, cell: int, generator: torch.Generator) -> Tensor:
+    """Smooth noise: unit-variance noise on a grid with this spacing in pixels, upsampled to `[B, 2, H, W]`."""
     height, width = like.shape[-2:]
     small = torch.randn(len(like), 2, -(-height // cell) + 1, -(-width // cell) + 1, generator=generator)
     return F.interpolate(small.to(like), size=(height, width), mode="bicubic", align_corners=False)

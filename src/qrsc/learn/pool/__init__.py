@@ -1,1 +1,1 @@
-"""A pool of rendered samples on the training device."""
+"""The pool of rendered training samples, and what rendering shares: textures and photometric augmentation."""

@@ -1,4 +1,4 @@
-"""A pool of rendered samples on the training device, always being renewed."""
+"""A pool of rendered samples on the training device, into which new ones are rendered continuously."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ import torch
 from torch import Tensor
 
 from qrsc.backend.cuda_graphs import unrecorded
-from qrsc.learn.flow.pairs import FlowPairs, mirrored
-from qrsc.learn.pool.augment import photometric
 from qrsc.simulate.output.sets import require_free_seed
-
-Renderer = Callable[[torch.Generator], FlowPairs]
 
 
 class Samples(Protocol):
@@ -32,26 +28,25 @@ AnyPool = TypeVar("AnyPool", bound="Pool[Any]")
 
 
 class Pool(Generic[Batch]):
-    """Batches of samples, drawn at random from a pool into which new ones are rendered.
+    """Batches of samples, drawn at random from a pool into which new samples are rendered.
 
-    A rendered sample is drawn `uses` times on average before it is replaced, each time augmented in another way;
-    what kind of samples they are, and how they are kept and augmented, is up to a subclass. On a CUDA device a thread
-    of its own renders on a stream of its own: rendering waits for the device many times a batch, and training would
-    have to wait with it. Elsewhere the pool is renewed between batches, and the same seed gives the same batches.
+    A sample is drawn `uses` times on average before it is replaced, each time with another augmentation. A subclass
+    says how samples are stored and augmented. On a CUDA device a separate thread renders on its own stream: rendering
+    synchronises with the device many times per batch, and training would have to wait for it. On other devices samples
+    are rendered between batches, and the same seed gives the same batches.
 
     Args:
-        render: takes a generator (on the CPU) and returns new samples, on the device that it likes.
+        render: takes a generator (on the CPU) and returns new samples, on any device.
         capacity: how many samples are kept. It should be many times the number that `render` returns.
         device: where the samples are kept and the batches come from.
         uses: how often a sample is drawn on average.
-        seed: of everything random here; under 2**30, so that it never makes a scene of the fixed test sets.
+        seed: of everything random here; under 2**30, so that it never gives a scene of the fixed test sets.
 
     Attributes:
-        kind_of: the field of the samples, `[B]` of whole numbers, that says of which kind each one is; without one all
-            are ordinary.
+        kind_field: the field of the samples, `[B]` of integers, that holds the kind of each; None if all are of kind 0.
     """
 
-    kind_of: ClassVar[str | None] = None
+    kind_field: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -96,26 +91,26 @@ class Pool(Generic[Batch]):
             self._thread = None
 
     def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Rendered tensors by their names, as they shall be kept."""
+        """Rendered tensors by field name, in the form in which they are stored."""
         raise NotImplementedError
 
     def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> Batch:
-        """A batch from kept tensors by their names, changed at random; the generator is on the pool's device."""
+        """A batch from stored tensors by field name, augmented at random; the generator is on the pool's device."""
         raise NotImplementedError
 
     def draw(self, count: int, kind: int = 0) -> Batch:
         """A batch of `count` samples, augmented.
 
         Args:
-            kind: of which they shall be, by the field `kind_of`; of 0, the ordinary one, if there are none of it yet.
+            kind: of the samples, in the field `kind_field`; kind 0 is drawn while the pool has none of it.
         """
         self._wait_for_samples(count)
         with self._changed:
-            alike = self._of_kind(kind)
-            if len(alike) == 0:
-                alike = self._of_kind(0)
-            drawn_of_them = torch.randint(len(alike), (count,), generator=self._drawing, device=self.device)
-            index = alike.to(self.device)[drawn_of_them]
+            candidates = self._of_kind(kind)
+            if len(candidates) == 0:
+                candidates = self._of_kind(0)
+            chosen = torch.randint(len(candidates), (count,), generator=self._drawing, device=self.device)
+            index = candidates.to(self.device)[chosen]
             if self._written is not None:
                 torch.cuda.current_stream(self.device).wait_event(self._written)
             drawn = {name: values.index_select(0, index) for name, values in self._store.items()}
@@ -127,17 +122,17 @@ class Pool(Generic[Batch]):
         return self.augmented(drawn, self._drawing)
 
     def _of_kind(self, kind: int) -> Tensor:
-        """The places of all samples of a kind, on the CPU."""
+        """The slots of all samples of a kind, on the CPU."""
         return (self._kinds[: min(self.rendered, self.capacity)] == kind).nonzero()[:, 0]
 
     def _wait_for_samples(self, count: int) -> None:
-        """Return once there are enough samples to draw from, rendering them here if no thread does."""
+        """Return once there are enough samples to draw from; renders them here if there is no thread for it."""
         if self._thread is None:
             while self.rendered < count or self.rendered * self.uses < self.drawn + count or len(self._of_kind(0)) == 0:
                 self._add(self._render(self._rendering))
             return
         with self._changed:
-            # A few batches' worth before the first step: a pool of one batch would be learned by heart.
+            # A few batches before the first step: the network would overfit to a pool of one batch.
             enough = min(4 * count, self.capacity)
             self._changed.wait_for(
                 lambda: (self.rendered >= enough and len(self._of_kind(0)) > 0) or self._failure is not None
@@ -166,7 +161,7 @@ class Pool(Generic[Batch]):
                 self._changed.notify_all()
 
     def _add(self, samples: Batch) -> None:
-        """Put new samples in the place of the oldest."""
+        """Replace the oldest samples by new ones."""
         values = {field.name: getattr(samples, field.name).to(self.device) for field in fields(samples)}
         values = self.packed(values)
         with self._changed:
@@ -176,10 +171,10 @@ class Pool(Generic[Batch]):
                 }
             if self._read is not None:
                 torch.cuda.current_stream(self.device).wait_event(self._read)
-            places = (self.rendered + torch.arange(len(samples))).remainder(self.capacity)
-            if self.kind_of is not None:
-                self._kinds[places] = values[self.kind_of].to("cpu")
-            slots = places.to(self.device)
+            slots = (self.rendered + torch.arange(len(samples))).remainder(self.capacity)
+            if self.kind_field is not None:
+                self._kinds[slots] = values[self.kind_field].to("cpu")
+            slots = slots.to(self.device)
             for name, value in values.items():
                 self._store[name].index_copy_(0, slots, value)
             if self.device.type == "cuda":
@@ -187,19 +182,3 @@ class Pool(Generic[Batch]):
                 self._written.record(torch.cuda.current_stream(self.device))
             self.rendered += len(samples)
             self._changed.notify_all()
-
-
-class PairPool(Pool[FlowPairs]):
-    """Batches of pairs, mirrored, graded and made noisy in another way each time."""
-
-    def packed(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Frames in 8 bits, as cameras deliver them."""
-        return {**values, **{name: (values[name] * 255.0).round().to(torch.uint8) for name in ("first", "second")}}
-
-    def augmented(self, drawn: dict[str, Tensor], generator: torch.Generator) -> FlowPairs:
-        """Pairs, augmented."""
-        for name in ("first", "second"):
-            drawn[name] = drawn[name].float() / 255.0
-        pairs = mirrored(FlowPairs(**drawn), generator)
-        first, second = photometric(pairs.first, pairs.second, generator)
-        return FlowPairs(first, second, *(getattr(pairs, field.name) for field in fields(pairs)[2:]))

@@ -1,1 +1,1 @@
-"""What every training run shares: device, seeds, checkpoints, schedule."""
+"""What every training shares: options, learning-rate schedule, Lightning module, run and state on disk."""

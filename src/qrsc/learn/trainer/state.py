@@ -1,4 +1,4 @@
-"""Training states on disk: safetensors files of at most 15 MB and a list of them, never a pickle."""
+"""Training states on disk: safetensors files of at most 15 MB and a list of them; no pickle."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 
 from qrsc.weights import WeightsError, file_sha256, read_weights, verify
 
-LARGEST = 15 * 2**20  # bytes a file
+LARGEST = 15 * 2**20  # bytes per file
 LIST = "state.json"
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """All that a run needs to go on.
+    """Everything that is needed to resume a training.
 
     Attributes:
         step: optimiser steps taken.
-        minutes: time spent on them.
-        network: weights, float32.
-        average: their running average, which is what gets shipped.
-        first_moments, second_moments: of the optimiser, by the names of the weights; kept in bfloat16, which has
-            float32's range, and whose 3 digits are more than a gradient's square is good for.
+        minutes: spent on them.
+        network: the weights, float32.
+        average: their exponential moving average, which is what is shipped.
+        first_moments, second_moments: of the gradients, as Adam keeps them, by the names of the weights. They are
+            stored in bfloat16, which has the range of float32; the estimates are less accurate than its 3 digits.
     """
 
     step: int
@@ -45,7 +45,7 @@ _STORED = {
 
 
 def save_state(folder: Path, state: TrainingState) -> None:
-    """Write a state, in place of the one that is there. The list is written last: a broken-off run keeps the old."""
+    """Write a state in place of the previous one. The list is written last: an interrupted call keeps the old state."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,11 @@ def save_state(folder: Path, state: TrainingState) -> None:
 
 
 def load_state(folder: Path) -> TrainingState:
-    """The state that was last saved in a folder."""
+    """The state that was last saved in a folder.
+
+    Raises:
+        WeightsError: there is none, or a file is damaged.
+    """
     path = folder / LIST
     if not path.is_file():
         raise WeightsError(f"there is no training state in {folder}: {LIST} is missing.")
@@ -84,7 +88,7 @@ def load_state(folder: Path) -> TrainingState:
 
 
 def _split(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Tensors in groups of at most `LARGEST` bytes, in order."""
+    """Tensors in groups of at most `LARGEST` bytes, in their order."""
     groups: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, value in tensors.items():

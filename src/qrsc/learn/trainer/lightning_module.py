@@ -1,59 +1,44 @@
-"""The training of the flow network as a Lightning module."""
+"""The training of any network as a Lightning module."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import pytorch_lightning as lightning
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from qrsc.flow.raft_rs.network import FlowNetwork
-from qrsc.learn.flow.pairs import FlowPairs
-from qrsc.learn.flow.sequence_loss import flow_loss
-from qrsc.learn.pool.pool import PairPool
+from qrsc.backend.progress import Progress, ProgressCallback
+from qrsc.learn.trainer.schedule import Schedule
 from qrsc.learn.trainer.state import TrainingState
 from qrsc.weights import load_strictly
 
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long to train, and how fast to learn when.
-
-    A run ends after `minutes` of training or `steps`, whichever comes first. The learning rate rises over the first
-    few per cent of the whole and falls as a cosine to a hundredth at its end; a run that is resumed goes on where it
-    was.
-
-    Attributes:
-        minutes: of the whole, resumed parts counted together.
-        steps: of the whole.
-        peak: the highest learning rate.
-        warm_up: part of the whole over which it rises.
-    """
-
-    minutes: float = math.inf
-    steps: int = 100_000
-    peak: float = 5e-4
-    warm_up: float = 0.04
-
-    def progress(self, minutes: float, steps: int) -> float:
-        """How much of the whole is done, 0 to 1."""
-        return min(1.0, max(minutes / self.minutes, steps / self.steps))
-
-    def learning_rate(self, progress: float) -> float:
-        """At a part of the whole."""
-        if progress < self.warm_up:
-            return self.peak * (0.02 + 0.98 * progress / self.warm_up)
-        along = (progress - self.warm_up) / (1.0 - self.warm_up)
-        return self.peak * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * along)))
+LOG_EVERY = 100  # steps, over which the logged loss is averaged
 
 
-class Steps:
-    """Numbers without end, in place of a data loader: the batches are made on the device."""
+class TrainingTask(Protocol):
+    """What is trained: a network, and the loss of its next batch."""
+
+    @property
+    def network(self) -> nn.Module:
+        """The network, trained in place."""
+        ...
+
+    @property
+    def rendered(self) -> int:
+        """Training samples rendered so far, for the log."""
+        ...
+
+    def loss(self) -> Tensor:
+        """The loss on a new batch, a scalar with gradients."""
+        ...
+
+
+class EndlessSteps:
+    """Step numbers without end, in place of a data loader: the batches are made on the device."""
 
     def __iter__(self) -> Iterator[int]:
         number = 0
@@ -62,60 +47,52 @@ class Steps:
             number += 1
 
 
-class FlowTraining(lightning.LightningModule):
-    """Optimises a flow network on pairs from a pool, and keeps a running average of its weights.
+class NetworkTraining(lightning.LightningModule):
+    """Optimises the network of a task and keeps the exponential moving average of its weights.
 
     Args:
-        network: to be trained, in place.
-        pool: where batches come from.
-        batch: pairs a step; both directions of each are used.
-        schedule: how long and how fast.
-        minutes: the most that this run may take; the schedule may go on beyond it.
-        decay: of the running average, a step.
-        compiled: compile the convolutional parts and the loss with `torch.compile`.
+        task: the network and its loss.
+        schedule: the length of the whole training and its learning rate.
+        minutes: after which this run stops, which may be before the end of the schedule.
+        decay: of the exponential moving average, per step.
+        before_step: called before each step with the share of the training that is done.
+        progress: called after each step in the first process.
     """
 
     def __init__(
         self,
-        network: FlowNetwork,
-        pool: PairPool,
-        *,
-        batch: int,
+        task: TrainingTask,
         schedule: Schedule,
+        *,
         minutes: float = math.inf,
         decay: float = 0.999,
-        compiled: bool = False,
+        before_step: Callable[[float], None] | None = None,
+        progress: ProgressCallback | None = None,
     ) -> None:
         super().__init__()
-        self.network = network
-        self.pool = pool
-        self.batch = batch
+        self.task = task
+        self.network = task.network
         self.schedule = schedule
         self.run_minutes = minutes
         self.decay = decay
         self.steps_done = 0
+        self.steps_before = 0
         self.minutes_before = 0.0
-        self.losses: list[float] = []
+        self._before_step = before_step
+        self._report = progress
         self._recent: list[Tensor] = []
         self._started: float | None = None
         self._average: list[Tensor] | None = None
         self._restored: TrainingState | None = None
-        self._loss = flow_loss
-        if compiled:
-            self._loss = torch.compile(flow_loss, dynamic=False)
-            for part in (network.encoder, network.update, network.fine_update, network.enlarge, network.fine_enlarge):
-                part.compile(dynamic=False)  # two of them are used at two sizes, each of which stays
-
-    # --- where the run stands ---
 
     @property
     def minutes(self) -> float:
-        """Time spent on steps, in this run and those before it."""
+        """Minutes spent on steps, those of earlier runs included."""
         spent = 0.0 if self._started is None else (time.monotonic() - self._started) / 60.0
         return self.minutes_before + spent
 
     def state(self) -> TrainingState:
-        """All that is needed to go on."""
+        """Everything that is needed to resume."""
         names = [name for name, _ in self.network.named_parameters()]
         moments: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
         optimizer = self._optimizer()
@@ -123,23 +100,23 @@ class FlowTraining(lightning.LightningModule):
             known = optimizer.state.get(parameter, {})
             if "exp_avg" in known:
                 moments[0][name], moments[1][name] = known["exp_avg"], known["exp_avg_sq"]
-        assert self._average is not None  # set when the optimiser was
+        assert self._average is not None  # set together with the optimiser
         average = dict(zip(names, self._average, strict=True))
         return TrainingState(self.steps_done, self.minutes, self.network.state_dict(), average, *moments)
 
     def restore(self, state: TrainingState) -> None:
-        """Go on from a state; before the run starts."""
+        """Continue from a state; to be called before the run starts."""
         load_strictly(self.network, state.network, "the training state")
-        self.steps_done = state.step
+        self.steps_done = self.steps_before = state.step
         self.minutes_before = state.minutes
         self._restored = state
 
-    # --- what Lightning calls ---
+    # --- called by Lightning ---
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW; the learning rate is set before every step."""
+        """AdamW; its learning rate is set before every step."""
         parameters = list(self.network.parameters())
-        # In one launch on a GPU, whose training step waits for the processor otherwise.
+        # One launch for all weights on a GPU, where the step would otherwise wait for the CPU.
         fused = parameters[0].is_cuda
         optimizer = torch.optim.AdamW(parameters, lr=self.schedule.peak, weight_decay=1e-5, eps=1e-8, fused=fused)
         self._average = [parameter.detach().clone() for parameter in parameters]
@@ -150,61 +127,79 @@ class FlowTraining(lightning.LightningModule):
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        """Clip the norm here: Lightning refuses to with a fused optimizer, which matters for scaled float16 alone."""
+        """Clip the norm here: Lightning refuses with a fused optimiser, for a reason that concerns float16 alone."""
         if gradient_clip_val is not None:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), gradient_clip_val)
 
     def on_train_start(self) -> None:
-        """Start the clock when everything is in place."""
+        """Start the clock once everything is set up."""
         self._started = time.monotonic()
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
-        """Set the learning rate, or end the run (-1) when its time is over."""
+        """Set the learning rate, or end the run by returning -1."""
         minutes = self.minutes
-        if self.trainer.world_size > 1:  # the clocks of several processes differ, and they must stop and learn alike
+        if self.trainer.world_size > 1:  # all processes must stop together and use one learning rate
             minutes = self.trainer.strategy.broadcast(minutes)
         progress = self.schedule.progress(minutes, self.steps_done)
         if progress >= 1.0 or minutes - self.minutes_before >= self.run_minutes:
             self.trainer.should_stop = True
             return -1
+        if self._before_step is not None:
+            self._before_step(progress)
         for group in self._optimizer().param_groups:
             group["lr"] = self.schedule.learning_rate(progress)
         return None
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The loss on one batch of pairs."""
-        with torch.autocast(self.device.type, enabled=False):
-            pairs: FlowPairs = self.pool.draw(self.batch)
-        loss = self._loss(self.network(pairs.first, pairs.second, True), pairs)
+        """The loss on a new batch."""
+        loss = self.task.loss()
         self._recent.append(loss.detach())
         return loss
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Update the running average; every 100 steps, note the loss."""
+        """Update the moving average, log the loss every `LOG_EVERY` steps, report progress."""
         assert self._average is not None
         self.steps_done += 1
-        # Young averages follow faster, or the first random weights would stay in them.
+        # A shorter average in the first steps, or the random initialisation would stay in it.
         weight = 1.0 - min(self.decay, (1 + self.steps_done) / (10 + self.steps_done))
         torch._foreach_lerp_(self._average, [parameter.detach() for parameter in self.network.parameters()], weight)
-        if len(self._recent) == 100:
-            self._note()
+        if len(self._recent) == LOG_EVERY:
+            self._log_loss()
+        if self._report is not None and self.trainer.is_global_zero:
+            self._report(self._progress())
 
     def on_train_end(self) -> None:
-        """Note the loss of the last steps."""
-        self._note()
+        """Log the loss of the last steps."""
+        self._log_loss()
 
     # --- details ---
 
-    def _note(self) -> None:
+    def _progress(self) -> Progress:
+        """Where the training stands; its seconds are those of this run."""
+        minutes, taken = self.minutes, self.steps_done - self.steps_before
+        run = minutes - self.minutes_before
+        left = min(
+            (self.schedule.steps - self.steps_done) * run / taken,
+            self.schedule.minutes - minutes,
+            self.run_minutes - run,
+        )
+        share = self.schedule.progress(minutes, self.steps_done)
+        total = max(self.steps_done, round(self.steps_done / share))  # fewer than the schedule's if time runs out first
+        return Progress("training", self.steps_done, total, 60.0 * run, 60.0 * max(0.0, left))
+
+    def _log_loss(self) -> None:
         if not self._recent:
             return
-        value = float(torch.stack(self._recent).mean())
+        loss = float(torch.stack(self._recent).mean())
         self._recent.clear()
-        self.losses.append(value)
         if self.trainer.logger is not None:
-            rate = self._optimizer().param_groups[0]["lr"]
-            noted = {"loss": value, "minutes": self.minutes, "learning rate": rate, "rendered": self.pool.rendered}
-            self.trainer.logger.log_metrics(noted, step=self.steps_done)
+            figures = {
+                "loss": loss,
+                "minutes": self.minutes,
+                "learning rate": self._optimizer().param_groups[0]["lr"],
+                "rendered": self.task.rendered,
+            }
+            self.trainer.logger.log_metrics(figures, step=self.steps_done)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         optimizer = self.optimizers(use_pl_optimizer=False)
