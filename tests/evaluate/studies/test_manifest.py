@@ -129,7 +129,7 @@ ROW = '[rows.a]\nmethod = "qrs"\n'
         ('[sets.x]\nroot = "nowhere"\nlayout = "sim"\n' + ROW, "there is no folder .*nowhere"),
         ('[sets.x]\nroot = "."\n' + ROW, "needs its layout"),
         ('[sets.x]\nroot = "."\nlayout = "kitti"\n' + ROW, "layout must be one of carla"),
-        ('[sets.x]\nroot = "."\nlayout = "acc"\n' + ROW, "acc and a list .* go together"),
+        ('[sets.x]\nroot = "."\nlayout = "acc"\n' + ROW, "acc and a list .* need each other"),
         ('[sets.x]\nroot = "."\nlayout = "acc"\nlist = "l.txt"\n' + ROW, "there is no list .*l.txt"),
         ('[sets.x]\nroot = "."\nlayout = "sim"\nscan = "top-down"\n' + ROW, "together with gamma"),
         ('at = "first"\n[sets.x]\nroot = "."\nlayout = "bsrsc"\n' + ROW, "bsrsc has no truth at the first row"),
@@ -147,7 +147,7 @@ ROW = '[rows.a]\nmethod = "qrs"\n'
         (SETS + ROW + '[rows.b]\nweights_of = "a"', r"rows.b: weights_of must be a row with weights of its own"),
         (
             SETS + '[rows.a]\n[rows.b]\nweights_of = "a"\nmotion = "none"',
-            "with the weights of another row go its motion",
+            "with weights_of, the motion, kind and network are those of the other row",
         ),
         (SETS + '[rows.a]\nmethod = "qrs"\npaper = "ours"', "paper must be one of no-field"),
         (SETS + ROW + '[charts.c]\nrows = ["b"]', "charts.c: rows must name some of a; got b"),
