@@ -7,31 +7,8 @@ from typing import Annotated
 
 import typer
 
-from qrsc.cli.clip_options import (
-    BestGiven,
-    CameraGiven,
-    CodecGiven,
-    CrfGiven,
-    DeviceGiven,
-    EndGiven,
-    FastGiven,
-    FlowGiven,
-    FpsGiven,
-    GammaGiven,
-    MotionGiven,
-    OutputGiven,
-    PercentGiven,
-    PixFmtGiven,
-    PresetGiven,
-    ProgressGiven,
-    ReadoutGiven,
-    ScaleGiven,
-    ScanGiven,
-    SourceGiven,
-    StartGiven,
-    choose_preset_name,
-)
-from qrsc.cli.errors import echo_note, readable_errors
+from qrsc.cli import clip_commands as clip
+from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import (
     BorderOption,
     InstantOption,
@@ -39,7 +16,7 @@ from qrsc.cli.options import (
     WarpOption,
 )
 
-EXAMPLES = """Take the jello out of a video.
+EXAMPLES = """Correct the rolling shutter of a video.
 
 \b
   qrsc correct clip.mp4 -o straight.mp4                      readout found in the clip
@@ -50,50 +27,45 @@ EXAMPLES = """Take the jello out of a video.
 
 The output's name says whether it is a video (.mp4 .mov .mkv .webm .avi .ts) or a folder of images. Sound, subtitles,
 timestamps, rotation and colour tags are kept, and the input is never touched. Give the readout once, or have it found.
-A star marks what is taken if nothing is said.
+A star marks the default.
 """
 
 
 @readable_errors
 def correct(
-    source: SourceGiven,
-    output: OutputGiven,
-    gamma: GammaGiven = None,
-    readout: ReadoutGiven = None,
-    percent: PercentGiven = None,
-    camera: CameraGiven = None,
-    fps: FpsGiven = None,
-    scan: ScanGiven = None,
+    source: clip.Source,
+    output: clip.Output,
+    gamma: clip.Gamma = None,
+    readout: clip.Readout = None,
+    percent: clip.Percent = None,
+    camera: clip.Camera = None,
+    fps: clip.Fps = None,
+    scan: clip.Scan = None,
     at: Annotated[
         InstantOption | None,
         typer.Option(metavar="ROW", show_default=False, help="Show the first, middle* or last row's instant."),
     ] = None,
     tau: Annotated[
         float | None,
-        typer.Option(metavar="TIME", show_default=False, help="The same as frame intervals from the start."),
+        typer.Option(metavar="TIME", show_default=False, help="The same, in frame intervals from the frame's start."),
     ] = None,
     strength: Annotated[
         float,
-        typer.Option(metavar="PART", min=0.0, max=1.0, show_default=False, help="Part of the correction, 0 to 1*."),
+        typer.Option(metavar="PART", min=0.0, max=1.0, show_default=False, help="Share of the correction, 0 to 1*."),
     ] = 1.0,
     border: Annotated[
         BorderOption, typer.Option(metavar="HOW", show_default=False, help="fill*, crop, repeat or transparent.")
     ] = "fill",
     margin: Annotated[
-        float, typer.Option(metavar="PART", show_default=False, help="What crop cuts off each side: 0.04* of it.")
+        float, typer.Option(metavar="PART", show_default=False, help="Share of each side that crop cuts off: 0.04*.")
     ] = 0.04,
-    start: StartGiven = None,
-    end: EndGiven = None,
-    fast: FastGiven = False,
-    best: BestGiven = False,
-    motion: MotionGiven = "path",
-    fusion: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite*, rsa2 (* GPU) or FILE."
-        ),
-    ] = None,
-    flow: FlowGiven = None,
+    start: clip.Start = None,
+    end: clip.End = None,
+    fast: clip.Fast = False,
+    best: clip.Best = False,
+    motion: clip.Motion = "path",
+    fusion: clip.Fusion = None,
+    flow: clip.Flow = None,
     warp: Annotated[
         WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")
     ] = "invert",
@@ -103,64 +75,25 @@ def correct(
     ] = "linear",
     frames: Annotated[
         int,
-        typer.Option(metavar="N", min=3, max=5, show_default=False, help="Frames looked at for each one: 3, 4 or 5*."),
+        typer.Option(metavar="N", min=3, max=5, show_default=False, help="Frames used for each output: 3, 4 or 5*."),
     ] = 5,
-    scale: ScaleGiven = None,
-    device: DeviceGiven = "auto",
-    codec: CodecGiven = None,
-    crf: CrfGiven = None,
-    pix_fmt: PixFmtGiven = None,
-    preset: PresetGiven = None,
+    scale: clip.Scale = None,
+    device: clip.Device = "auto",
+    codec: clip.Codec = None,
+    crf: clip.Crf = None,
+    pix_fmt: clip.PixFmt = None,
+    preset: clip.Preset = None,
     compare: Annotated[
         Path | None, typer.Option(metavar="FILE", show_default=False, help="Also write before and after side by side.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", show_default=False, help="Replace what has the output's name.")
-    ] = False,
-    progress: ProgressGiven = "auto",
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
-    ] = False,
+    overwrite: clip.Overwrite = False,
+    progress: clip.Progress = "auto",
+    quiet: clip.Quiet = False,
 ) -> None:
-    from qrsc.cli.progress import reporting, show_result
+    arguments = dict(locals())
     from qrsc.video.correct import correct_video
 
-    with reporting("none" if quiet else progress) as report:
-        result = correct_video(
-            source,
-            output,
-            gamma=gamma,
-            readout_ms=readout,
-            percent=percent,
-            camera=camera,
-            fps=fps,
-            scan=scan,
-            at=at,
-            tau=tau,
-            strength=strength,
-            border=border,
-            margin=margin,
-            start=start,
-            end=end,
-            preset=choose_preset_name(fast, best),
-            motion=motion,
-            fusion=fusion,
-            flow=flow,
-            warp=warp,
-            unsure=unsure,
-            frames=frames,
-            scale=scale,
-            device=device,
-            codec=codec,
-            crf=crf,
-            pixel_format=pix_fmt,
-            encoder_preset=preset,
-            compare=compare,
-            overwrite=overwrite,
-            progress=report,
-            on_note=None if quiet else echo_note,
-        )
-    show_result(result, "corrected into", as_json=progress == "json", quiet=quiet)
+    clip.run(correct_video, "corrected into", arguments)
 
 
 correct.__doc__ = EXAMPLES

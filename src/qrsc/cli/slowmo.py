@@ -6,34 +6,11 @@ from typing import Annotated
 
 import typer
 
-from qrsc.cli.clip_options import (
-    BestGiven,
-    CameraGiven,
-    CodecGiven,
-    CrfGiven,
-    DeviceGiven,
-    EndGiven,
-    FastGiven,
-    FlowGiven,
-    FpsGiven,
-    GammaGiven,
-    MotionGiven,
-    OutputGiven,
-    PercentGiven,
-    PixFmtGiven,
-    PresetGiven,
-    ProgressGiven,
-    ReadoutGiven,
-    ScaleGiven,
-    ScanGiven,
-    SourceGiven,
-    StartGiven,
-    choose_preset_name,
-)
-from qrsc.cli.errors import echo_note, readable_errors
+from qrsc.cli import clip_commands as clip
+from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import KeepOption
 
-EXAMPLES = """Make slow motion of a video, without its jello.
+EXAMPLES = """Make slow motion of a video, with its rolling shutter corrected.
 
 \b
   qrsc slowmo clip.mp4 -o slow.mp4 --factor 4                        four times as long
@@ -41,73 +18,47 @@ EXAMPLES = """Make slow motion of a video, without its jello.
   qrsc slowmo clip.mp4 -o slow.mp4 --factor 8 --readout 16           readout time of 16 ms
 
 Every instant is blended from the two frames around it, each corrected to it. Give the readout once, or have it found;
---gamma 0 is a global shutter. A star marks what is taken if nothing is said.
+--gamma 0 is a global shutter. A star marks the default.
 """
 
 
 @readable_errors
 def slowmo(
-    source: SourceGiven,
-    output: OutputGiven,
+    source: clip.Source,
+    output: clip.Output,
     factor: Annotated[
         int, typer.Option(metavar="N", min=1, max=64, help="Instants for every frame, 1 to 64.", show_default=False)
     ],
     keep: Annotated[
         KeepOption, typer.Option(metavar="WHAT", show_default=False, help="rate* (N times longer) or duration.")
     ] = "rate",
-    gamma: GammaGiven = None,
-    readout: ReadoutGiven = None,
-    percent: PercentGiven = None,
-    camera: CameraGiven = None,
-    fps: FpsGiven = None,
-    scan: ScanGiven = None,
-    start: StartGiven = None,
-    end: EndGiven = None,
-    fast: FastGiven = False,
-    best: BestGiven = False,
-    motion: MotionGiven = "path",
-    flow: FlowGiven = None,
-    scale: ScaleGiven = None,
-    device: DeviceGiven = "auto",
-    codec: CodecGiven = None,
-    crf: CrfGiven = None,
-    pix_fmt: PixFmtGiven = None,
-    preset: PresetGiven = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what has the output's name.")] = False,
-    progress: ProgressGiven = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
+    gamma: clip.Gamma = None,
+    readout: clip.Readout = None,
+    percent: clip.Percent = None,
+    camera: clip.Camera = None,
+    fps: clip.Fps = None,
+    scan: clip.Scan = None,
+    start: clip.Start = None,
+    end: clip.End = None,
+    fast: clip.Fast = False,
+    best: clip.Best = False,
+    motion: clip.Motion = "path",
+    fusion: clip.Fusion = None,
+    flow: clip.Flow = None,
+    scale: clip.Scale = None,
+    device: clip.Device = "auto",
+    codec: clip.Codec = None,
+    crf: clip.Crf = None,
+    pix_fmt: clip.PixFmt = None,
+    preset: clip.Preset = None,
+    overwrite: clip.Overwrite = False,
+    progress: clip.Progress = "auto",
+    quiet: clip.Quiet = False,
 ) -> None:
-    from qrsc.cli.progress import reporting, show_result
+    arguments = dict(locals())
     from qrsc.video.slowmo import slowmo_video
 
-    with reporting("none" if quiet else progress) as report:
-        result = slowmo_video(
-            source,
-            output,
-            factor=factor,
-            keep=keep,
-            gamma=gamma,
-            readout_ms=readout,
-            percent=percent,
-            camera=camera,
-            fps=fps,
-            scan=scan,
-            start=start,
-            end=end,
-            preset=choose_preset_name(fast, best),
-            motion=motion,
-            flow=flow,
-            scale=scale,
-            device=device,
-            codec=codec,
-            crf=crf,
-            pixel_format=pix_fmt,
-            encoder_preset=preset,
-            overwrite=overwrite,
-            progress=report,
-            on_note=None if quiet else echo_note,
-        )
-    show_result(result, "made for", as_json=progress == "json", quiet=quiet)
+    clip.run(slowmo_video, "made for", arguments)
 
 
 slowmo.__doc__ = EXAMPLES

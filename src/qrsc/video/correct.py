@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from qrsc.backend.device import choose_device
 from qrsc.backend.memory import keep_freed_memory
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
-from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
-from qrsc.media.probe import ClipInfo
-from qrsc.media.reader import ReadReport
 from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
 from qrsc.pipeline import Corrected, Corrector
 from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
+from qrsc.video.clip_job import ClipJob, EncodingOptions, prepare_clip
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
 from qrsc.video.concurrent_io import concurrent_io
-from qrsc.video.readout import ReadoutOptions, choose_readout, choose_tau
-from qrsc.video.result import Tally, VideoResult
-from qrsc.video.source import Source, SourceFrame, clip_info, clip_size, open_source
-from qrsc.video.target import Picture, Target, open_target, require_output
+from qrsc.video.readout import ReadoutOptions, choose_tau
+from qrsc.video.result import VideoResult
+from qrsc.video.source import Source, SourceFrame, clip_size, open_source
+from qrsc.video.target import Picture, Target, open_target
 
 Crop = tuple[slice, slice]
 
@@ -104,32 +100,25 @@ def correct_video(
         ValueError, OSError: the options or the input cannot be used; the message says what to do.
         Cancelled: `cancel` was set.
     """
-    source, output = Path(source), Path(output)
-    compare = None if compare is None else Path(compare)
-    require_output(source, output, compare=compare, overwrite=overwrite)
-    chosen_device = choose_device(device)
-    tally = Tally(on_note)
-    info = clip_info(source)
-    given = ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan)
-    chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
-    encoding = None
-    if is_video_name(output):
-        if info is None and fps is None:
-            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
-        encoding = choose_encoding(
-            output,
-            info,
-            codec=codec,
-            crf=crf,
-            pixel_format=pixel_format,
-            preset=encoder_preset,
-            quick=preset == "fast",
-            alpha=border == "transparent",
-        )
+    job = prepare_clip(
+        source,
+        output,
+        ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan),
+        EncodingOptions(codec, crf, pixel_format, encoder_preset, preset == "fast", border == "transparent"),
+        compare=compare,
+        start=start,
+        end=end,
+        device=device,
+        overwrite=overwrite,
+        progress=progress,
+        cancel=cancel,
+        on_note=on_note,
+    )
+    readout = job.chosen.readout
     corrector = Corrector(
-        chosen.readout,
+        readout,
         preset=preset,
-        tau=choose_tau(chosen.readout, tau, at),
+        tau=choose_tau(readout, tau, at),
         motion=motion,
         fusion=fusion,
         warp=warp,
@@ -138,56 +127,27 @@ def correct_video(
         strength=strength,
         border="repeat" if border == "repeat" else "fill",
         unsure=unsure,
-        scale=choose_scale(scale, clip_size(source, info)),
+        scale=choose_scale(scale, clip_size(job.source, job.info)),
         find_cuts=True,
         find_repeats=True,
         flows_ahead=1,
     )
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
     searched = get_preset(preset).halves_threads and flow is None and fusion is None
-    job = _Job(source, output, info, encoding, border, margin, compare, fps, start, end, overwrite)
-    threads = choose_threads(chosen_device) if searched else None
-    left_out, report = _correct_clip(job, corrector, tally, chosen_device, threads, progress, cancel)
-    return tally.result(
-        output=output,
-        compare=compare,
-        readout=chosen.readout,
-        readout_from=chosen.message,
-        left_out=left_out,
-        damaged=report.damaged,
-        mended_timestamps=report.clock.mended,
-        truncated=report.missing_bytes > 0,
-        seconds_by_work=dict(corrector.seconds.spent),
-    )
+    threads = choose_threads(job.device) if searched else None
+    return _correct_clip(job, corrector, _Edges(border, margin), threads)
 
 
 @dataclass(frozen=True)
-class _Job:
-    """What is read and written; fields as the arguments of `correct_video`."""
+class _Edges:
+    """What becomes of the edges of a picture; fields as the arguments of `correct_video`."""
 
-    source: Path
-    output: Path
-    info: ClipInfo | None
-    encoding: Encoding | None
     border: VideoBorder
     margin: float
-    compare: Path | None
-    fps: float | None
-    start: float | None
-    end: float | None
-    overwrite: bool
 
 
-def _correct_clip(
-    job: _Job,
-    corrector: Corrector,
-    tally: Tally,
-    device: torch.device,
-    threads: int | None,
-    progress: ProgressCallback | None,
-    cancel: CancelToken | None,
-) -> tuple[tuple[str, ...], ReadReport]:
-    """Read, correct and write; returns the tracks that were left out, and what was met while reading."""
+def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: int | None) -> VideoResult:
+    """Read, correct and write."""
     with ExitStack() as stack:
         if threads is not None:
             stack.enter_context(at_most_threads(threads))
@@ -195,7 +155,7 @@ def _correct_clip(
             open_source(
                 job.source,
                 job.info,
-                device=device,
+                device=job.device,
                 seconds=corrector.seconds,
                 container=None if job.encoding is None else job.encoding.container,
                 start=job.start,
@@ -203,9 +163,9 @@ def _correct_clip(
             )
         )
         keep_freed_memory(source.size)
-        crop = _crop(source.size, job)
+        crop = _crop(source.size, edges)
         size = source.size if crop is None else (crop[0].stop - crop[0].start, crop[1].stop - crop[1].start)
-        _note_losses(job, source, size, tally)
+        _note_losses(job, source, size)
         target: Target = stack.enter_context(
             open_target(
                 job.output,
@@ -220,44 +180,28 @@ def _correct_clip(
         if job.compare is not None:
             beside = open_comparison(job.compare, source, size, fps=job.fps, overwrite=job.overwrite)
             target = BothTargets(stack.enter_context(beside), target)
-        stage = Stage("correcting", source.frames, progress, cancel)
-        for corrected in _corrected_frames(source, target, corrector, job, crop, cancel):
-            tally.add(corrected)
-            stage.advance()
-    for message in source.report.messages(job.source, tally.frames):
-        tally.warn(message)
-    return source.left_out, source.report
+        stage = Stage("correcting", source.frames, job.progress, job.cancel)
+        waiting: deque[SourceFrame] = deque()
+        with concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on):
+            for corrected in corrector.stream(frames):
+                pass_on(_picture(corrected, waiting.popleft(), edges, crop, compared=job.compare is not None))
+                job.tally.add(corrected)
+                stage.advance()
+    return job.result(corrector, source.left_out, source.report)
 
 
-def _note_losses(job: _Job, source: Source, size: tuple[int, int], tally: Tally) -> None:
-    for track in source.left_out:
-        tally.note(f"left out: {track}, which {job.output.suffix} files cannot hold")
+def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:
+    job.note_left_out(source.left_out)
     if job.encoding is None:
         return
     if job.encoding.container == "avi":
-        tally.note("AVI holds a constant frame rate and no start time; .mp4, .mov and .mkv keep timestamps")
+        job.tally.note("AVI holds a constant frame rate and no start time; .mp4, .mov and .mkv keep timestamps")
     if job.encoding.stored_size(size) != size:
-        tally.note(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")
+        job.tally.note(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")
 
 
-def _corrected_frames(
-    source: Source,
-    target: Target,
-    corrector: Corrector,
-    job: _Job,
-    crop: Crop | None,
-    cancel: CancelToken | None,
-) -> Iterator[Corrected]:
-    """Read, correct and write side by side in threads; the results pass by here."""
-    waiting: deque[SourceFrame] = deque()
-    with concurrent_io(source, target.take, waiting.append, cancel) as (frames, pass_on):
-        for corrected in corrector.stream(frames):
-            pass_on(_picture(corrected, waiting.popleft(), job, crop))
-            yield corrected
-
-
-def _picture(corrected: Corrected, source: SourceFrame, job: _Job, crop: Crop | None) -> Picture:
-    transparent = job.border == "transparent"
+def _picture(corrected: Corrected, source: SourceFrame, edges: _Edges, crop: Crop | None, *, compared: bool) -> Picture:
+    transparent = edges.border == "transparent"
     frame: Tensor | None = corrected.frame
     before, opaque = source.frame, corrected.valid
     if crop is not None:
@@ -265,16 +209,18 @@ def _picture(corrected: Corrected, source: SourceFrame, job: _Job, crop: Crop | 
     elif corrected.unchanged and not transparent:
         frame = None
     shown = opaque if transparent else None
-    if job.compare is not None:
+    if compared:
         return ComparedPicture(frame, source.origin, shown, before)
     return Picture(frame, source.origin, shown)
 
 
-def _crop(size: tuple[int, int], job: _Job) -> Crop | None:
-    if job.border != "crop":
+def _crop(size: tuple[int, int], edges: _Edges) -> Crop | None:
+    if edges.border != "crop":
         return None
-    if not 0.0 < job.margin < 0.5:
-        raise ValueError(f"--margin is a part of each side, over 0 and under 0.5; got {job.margin!r}.")
+    if not 0.0 < edges.margin < 0.5:
+        raise ValueError(f"--margin is a part of each side, over 0 and under 0.5; got {edges.margin!r}.")
     # Even margins keep chroma samples whole.
-    down, right = (2 * round(side * job.margin / 2) for side in size)
+    down, right = (2 * round(side * edges.margin / 2) for side in size)
+    if 2 * down >= size[0] or 2 * right >= size[1]:
+        raise ValueError(f"--margin {edges.margin!r} leaves nothing of frames of {size[1]}x{size[0]}; choose less.")
     return slice(down, size[0] - down), slice(right, size[1] - right)

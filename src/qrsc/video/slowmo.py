@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from qrsc.backend.device import choose_device
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
 from qrsc.media.atomic import atomic_file, atomic_folder
-from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.image_folder import StoredFrame, write_frame
-from qrsc.media.probe import ClipInfo
-from qrsc.media.reader import ReadReport
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
-from qrsc.pipeline import Corrected, Corrector, Seconds
+from qrsc.pipeline import Corrector, Seconds
 from qrsc.pipeline.presets import choose_scale
+from qrsc.video.clip_job import ClipJob, EncodingOptions, prepare_clip
 from qrsc.video.concurrent_io import concurrent_io
-from qrsc.video.readout import ReadoutOptions, choose_readout
-from qrsc.video.result import Tally, VideoResult
-from qrsc.video.source import Source, SourceFrame, VideoSource, clip_info, clip_size, open_source
-from qrsc.video.target import require_output
+from qrsc.video.readout import ReadoutOptions
+from qrsc.video.result import VideoResult
+from qrsc.video.source import Source, SourceFrame, VideoSource, clip_size, open_source
 
 
 def slowmo_video(
@@ -77,115 +72,64 @@ def slowmo_video(
         ValueError, OSError: the options or the input cannot be used; the message says what to do.
         Cancelled: `cancel` was set.
     """
-    source, output = Path(source), Path(output)
     if not 1 <= factor <= 64:
         raise ValueError(f"the factor is from 1 to 64 instants for every frame, got {factor!r}.")
-    require_output(source, output, overwrite=overwrite)
-    chosen_device = choose_device(device)
-    tally = Tally(on_note)
-    info = clip_info(source)
-    given = ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan)
-    chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
-    encoding = None
-    if is_video_name(output):
-        if info is None and fps is None:
-            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
-        encoding = choose_encoding(
-            output,
-            info,
-            codec=codec,
-            crf=crf,
-            pixel_format=pixel_format,
-            preset=encoder_preset,
-            quick=preset == "fast",
-        )
+    job = prepare_clip(
+        source,
+        output,
+        ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan),
+        EncodingOptions(codec, crf, pixel_format, encoder_preset, preset == "fast"),
+        start=start,
+        end=end,
+        device=device,
+        overwrite=overwrite,
+        progress=progress,
+        cancel=cancel,
+        on_note=on_note,
+    )
     corrector = Corrector(
-        chosen.readout,
+        job.chosen.readout,
         preset=preset,
         motion=motion,
         fusion=fusion,
         flow=flow,
-        scale=choose_scale(scale, clip_size(source, info)),
+        scale=choose_scale(scale, clip_size(job.source, job.info)),
         find_cuts=True,
         find_repeats=True,
         flows_ahead=1,
     )
-    job = _Job(source, output, info, encoding, factor, keep, fps, start, end, overwrite)
-    left_out, report = _slow_down(job, corrector, tally, chosen_device, progress, cancel)
-    return tally.result(
-        output=output,
-        readout=chosen.readout,
-        readout_from=chosen.message,
-        left_out=left_out,
-        damaged=report.damaged,
-        mended_timestamps=report.clock.mended,
-        truncated=report.missing_bytes > 0,
-        seconds_by_work=dict(corrector.seconds.spent),
-    )
+    return _slow_down(job, corrector, factor, keep)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What is read and written; fields as the arguments of `slowmo_video`."""
-
-    source: Path
-    output: Path
-    info: ClipInfo | None
-    encoding: Encoding | None
-    factor: int
-    keep: Keep
-    fps: float | None
-    start: float | None
-    end: float | None
-    overwrite: bool
-
-
-def _slow_down(
-    job: _Job,
-    corrector: Corrector,
-    tally: Tally,
-    device: torch.device,
-    progress: ProgressCallback | None,
-    cancel: CancelToken | None,
-) -> tuple[tuple[str, ...], ReadReport]:
-    """Read, correct and write; returns the tracks that were left out, and what was met while reading."""
+def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> VideoResult:
+    """Read, correct and write."""
     with ExitStack() as stack:
-        with_sound = job.encoding is not None and job.keep == "duration"
+        container = job.encoding.container if job.encoding is not None and keep == "duration" else None
         source = stack.enter_context(
             open_source(
                 job.source,
                 job.info,
-                device=device,
+                device=job.device,
                 seconds=corrector.seconds,
-                container=job.encoding.container if with_sound and job.encoding is not None else None,
+                container=container,
                 start=job.start,
                 end=job.end,
             )
         )
-        for track in source.left_out:
-            tally.note(f"left out: {track}, which {job.output.suffix} files cannot hold")
-        if job.info is not None and job.encoding is not None and not with_sound:
-            tally.note(
-                f"the clip lasts {job.factor} times as long, and its sound is left out; --keep duration keeps both"
+        job.note_left_out(source.left_out)
+        if job.info is not None and job.encoding is not None and container is None:
+            job.tally.note(
+                f"the clip lasts {factor} times as long, and its sound is left out; --keep duration keeps both"
             )
-        target = _opened_target(stack, job, source, corrector.seconds)
-        total = None if source.frames is None else (source.frames - 1) * job.factor + 1
-        stage = Stage("slowing down", total, progress, cancel)
-        for result in _instants(source, target, corrector, job.factor, cancel):
-            tally.add(result)
-            stage.advance()
-    for message in source.report.messages(job.source, tally.frames):
-        tally.warn(message)
-    return source.left_out, source.report
-
-
-def _instants(
-    source: Source, target: _Folder | _Video, corrector: Corrector, factor: int, cancel: CancelToken | None
-) -> Iterator[Corrected]:
-    with concurrent_io(source, target.take, target.on_frame, cancel) as (frames, pass_on):
-        for time, result in corrector.between(frames, factor):
-            pass_on(_Instant(time, result.frame))
-            yield result
+        target = _opened_target(stack, job, source, corrector.seconds, factor, keep)
+        total = None if source.frames is None else (source.frames - 1) * factor + 1
+        stage = Stage("slowing down", total, job.progress, job.cancel)
+        with concurrent_io(source, target.take, target.on_frame, job.cancel) as (frames, pass_on):
+            for time, result in corrector.between(frames, factor):
+                pass_on(_Instant(time, result.frame))
+                job.tally.add(result)
+                stage.advance()
+    return job.result(corrector, source.left_out, source.report)
 
 
 @dataclass(frozen=True)
@@ -249,18 +193,20 @@ class _Video:
         return round(self._factor * (first + (second - first) * (time - start) / (end - start)))
 
 
-def _opened_target(stack: ExitStack, job: _Job, source: Source, seconds: Seconds) -> _Folder | _Video:
+def _opened_target(
+    stack: ExitStack, job: ClipJob, source: Source, seconds: Seconds, factor: int, keep: Keep
+) -> _Folder | _Video:
     info = job.info
     if job.encoding is None:
         folder = stack.enter_context(atomic_folder(job.output, overwrite=job.overwrite))
         return _Folder(folder, seconds, 8 if info is None else info.layout.bits)
     work = stack.enter_context(atomic_file(job.output, overwrite=job.overwrite))
     rate = Fraction(info.fps if info is not None else job.fps or 30.0).limit_denominator(1001)
-    if job.keep == "duration":
-        rate *= job.factor
+    if keep == "duration":
+        rate *= factor
     time_base = info.time_base if info is not None else 1 / Fraction(job.fps or 30.0).limit_denominator(1001)
-    if job.keep == "duration":
-        time_base /= job.factor
+    if keep == "duration":
+        time_base /= factor
     writer = stack.enter_context(
         open_writer(
             work,
@@ -271,7 +217,7 @@ def _opened_target(stack: ExitStack, job: _Job, source: Source, seconds: Seconds
             copied=source.copied if isinstance(source, VideoSource) else None,
             rate=rate,
             time_base=time_base,
-            chapters=job.keep == "duration" and job.start is None and job.end is None,
+            chapters=keep == "duration" and job.start is None and job.end is None,
         )
     )
-    return _Video(writer, seconds, job.factor)
+    return _Video(writer, seconds, factor)

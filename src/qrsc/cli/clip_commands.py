@@ -1,0 +1,109 @@
+"""What `qrsc correct` and `qrsc slowmo` share: options, each with its type and help text, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qrsc.cli.errors import echo_note
+from qrsc.cli.options import DeviceOption, MotionOption, ProgressOption, ScanOption
+from qrsc.names import PresetName
+
+if TYPE_CHECKING:
+    from qrsc.video.result import VideoResult
+
+Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Video, or folder of images.", show_default=False)]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="OUTPUT", help="Video or folder to write.")]
+Gamma = Annotated[
+    float | None, typer.Option(metavar="RATIO", show_default=False, help="Readout time / frame interval, 0 to 1.")
+]
+Readout = Annotated[float | None, typer.Option(metavar="MS", show_default=False, help="Readout time in milliseconds.")]
+Percent = Annotated[
+    float | None, typer.Option(metavar="PERCENT", show_default=False, help="Readout time in % of the frame interval.")
+]
+Camera = Annotated[
+    str | None, typer.Option(metavar="NAME", show_default=False, help="A camera from the table (qrsc cameras).")
+]
+Fps = Annotated[float | None, typer.Option(metavar="RATE", show_default=False, help="Frames per second, for a folder.")]
+Scan = Annotated[
+    ScanOption | None,
+    typer.Option(metavar="WAY", show_default=False, help="top-down, bottom-up, left-right, right-left."),
+]
+Start = Annotated[
+    float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Start at this time, in seconds.")
+]
+End = Annotated[
+    float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Stop at this time, in seconds.")
+]
+Motion = Annotated[
+    MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic, cubic or path*.")
+]
+Fusion = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite*, rsa2 (* GPU) or FILE."),
+]
+Flow = Annotated[
+    str | None, typer.Option(metavar="NAME", show_default=False, help="dis, raft-rs, raft-rs+dis, ...; by device*.")
+]
+Scale = Annotated[
+    float | None, typer.Option(metavar="PART", show_default=False, help="Size at which flow is found, 0 to 1.")
+]
+Device = Annotated[DeviceOption, typer.Option(metavar="NAME", show_default=False, help="auto*, cpu, cuda or mps.")]
+Codec = Annotated[
+    str | None, typer.Option(metavar="NAME", show_default=False, help="h264, hevc, vp9, av1, prores, ffv1, ...")
+]
+Crf = Annotated[
+    float | None, typer.Option(metavar="Q", show_default=False, help="Quality: lower is better, 0 is lossless.")
+]
+PixFmt = Annotated[
+    str | None, typer.Option(metavar="NAME", show_default=False, help="Pixel format; that of the input*.")
+]
+Preset = Annotated[
+    str | None, typer.Option(metavar="NAME", show_default=False, help="The encoder's preset, such as slow.")
+]
+Progress = Annotated[
+    ProgressOption, typer.Option(metavar="HOW", show_default=False, help="auto*, bar, json (lines on stdout) or none.")
+]
+Fast = Annotated[bool, typer.Option("--fast", show_default=False, help="Fastest: DIS flow, mean of three frames.")]
+Best = Annotated[
+    bool,
+    typer.Option("--best", show_default=False, help="Slowest: network flow refined by DIS, full-size fields."),
+]
+
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", show_default=False, help="Replace files that exist.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
+]
+
+# Names of options that differ from those of the library's arguments.
+_RENAMED = {"readout": "readout_ms", "pix_fmt": "pixel_format", "preset": "encoder_preset"}
+
+
+def run(work: Callable[..., VideoResult], verb: str, arguments: Mapping[str, Any]) -> None:
+    """Call a function of the library with the arguments of its command, and print the result.
+
+    Args:
+        work: `correct_video` or `slowmo_video`.
+        verb: what was done with the frames, for the summary.
+        arguments: of the command, by name.
+    """
+    from qrsc.cli.progress import reporting, show_result
+
+    given = dict(arguments)
+    progress, quiet = given.pop("progress"), given.pop("quiet")
+    options = {_RENAMED.get(name, name): value for name, value in given.items() if name not in ("fast", "best")}
+    options["preset"] = _preset(given["fast"], given["best"])
+    with reporting("none" if quiet else progress) as report:
+        result = work(**options, progress=report, on_note=None if quiet else echo_note)
+    show_result(result, verb, as_json=progress == "json", quiet=quiet)
+
+
+def _preset(fast: bool, best: bool) -> PresetName:
+    """The preset that the two switches stand for."""
+    if fast and best:
+        raise ValueError("choose one of --fast and --best.")
+    return "fast" if fast else "best" if best else "default"

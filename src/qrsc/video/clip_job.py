@@ -1,0 +1,134 @@
+"""What correcting and slow motion do before the first frame: check the output, find the readout, choose the encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from qrsc.backend.device import choose_device
+from qrsc.backend.progress import CancelToken, ProgressCallback
+from qrsc.calibrate.decision import ChosenReadout
+from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
+from qrsc.media.probe import ClipInfo
+from qrsc.media.reader import ReadReport
+from qrsc.pipeline import Corrector
+from qrsc.video.readout import ReadoutOptions, choose_readout
+from qrsc.video.result import Tally, VideoResult
+from qrsc.video.source import clip_info
+from qrsc.video.target import require_output
+
+
+@dataclass(frozen=True)
+class EncodingOptions:
+    """How the output is to be encoded; None is as the input was. See `qrsc.media.codecs.choose_encoding`."""
+
+    codec: str | None = None
+    crf: float | None = None
+    pixel_format: str | None = None
+    preset: str | None = None
+    quick: bool = False
+    alpha: bool = False
+
+
+@dataclass(frozen=True)
+class ClipJob:
+    """A clip that is ready to be worked on.
+
+    Attributes:
+        source, output: video files or folders of images.
+        compare: a second video with before and after side by side, or None.
+        info: of the source; None for a folder.
+        encoding: of the output; None for a folder.
+        device: where frames are corrected.
+        chosen: the readout, and where it comes from.
+        fps: of a video made from a folder.
+        start, end: the part of a video, in seconds.
+        overwrite: replace files that exist.
+        tally: gathers what is noticed and counted.
+        progress, cancel: of the whole job.
+    """
+
+    source: Path
+    output: Path
+    compare: Path | None
+    info: ClipInfo | None
+    encoding: Encoding | None
+    device: torch.device
+    chosen: ChosenReadout
+    fps: float | None
+    start: float | None
+    end: float | None
+    overwrite: bool
+    tally: Tally
+    progress: ProgressCallback | None
+    cancel: CancelToken | None
+
+    def note_left_out(self, tracks: tuple[str, ...]) -> None:
+        """Say which tracks the output cannot hold."""
+        for track in tracks:
+            self.tally.note(f"left out: {track}, which {self.output.suffix} files cannot hold")
+
+    def result(self, corrector: Corrector, left_out: tuple[str, ...], report: ReadReport) -> VideoResult:
+        """What became of the clip, once all of it is written."""
+        for message in report.messages(self.source, self.tally.frames):
+            self.tally.warn(message)
+        return self.tally.result(
+            output=self.output,
+            compare=self.compare,
+            readout=self.chosen.readout,
+            readout_from=self.chosen.message,
+            left_out=left_out,
+            damaged=report.damaged,
+            mended_timestamps=report.clock.mended,
+            truncated=report.missing_bytes > 0,
+            seconds_by_work=dict(corrector.seconds.spent),
+        )
+
+
+def prepare_clip(
+    source: str | Path,
+    output: str | Path,
+    given: ReadoutOptions,
+    encoding: EncodingOptions,
+    *,
+    compare: str | Path | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    cancel: CancelToken | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> ClipJob:
+    """Check everything that can be checked before the work starts, and find the readout if none is given."""
+    source, output = Path(source), Path(output)
+    compare = None if compare is None else Path(compare)
+    require_output(source, output, compare=compare, overwrite=overwrite)
+    chosen_device = choose_device(device)
+    tally = Tally(on_note)
+    info = clip_info(source)
+    chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
+    encoder = None
+    if is_video_name(output):
+        if info is None and given.fps is None:
+            raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
+        encoder = choose_encoding(output, info, **vars(encoding))
+    return ClipJob(
+        source,
+        output,
+        compare,
+        info,
+        encoder,
+        chosen_device,
+        chosen,
+        given.fps,
+        start,
+        end,
+        overwrite,
+        tally,
+        progress,
+        cancel,
+    )
