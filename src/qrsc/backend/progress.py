@@ -1,4 +1,4 @@
-"""How long work reports on itself and can be stopped: a callback and a token, whoever draws the bar."""
+"""Progress and cancelling of long work: a callback and a token."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Progress:
     Attributes:
         stage: what is being done, such as `calibrating` or `correcting`.
         done: frames that are finished in this stage.
-        total: frames that there will be, as far as is known; the last ones may be more or fewer.
+        total: frames that there will be, or an estimate; None if unknown.
         seconds: since the stage began.
-        seconds_left: until it ends at the present rate; None where that cannot be said.
+        seconds_left: until it ends at the present rate; None if unknown.
     """
 
     stage: str
@@ -31,7 +31,7 @@ ProgressCallback = Callable[[Progress], None]
 
 
 class CancelToken(Protocol):
-    """Anything that can be asked whether to stop: a `threading.Event`, for one."""
+    """Anything that says whether to stop, such as a `threading.Event`."""
 
     def is_set(self) -> bool: ...
 
@@ -51,9 +51,9 @@ class Stage:
 
     Args:
         name: of the stage.
-        total: how many frames there will be, as far as is known.
-        progress: hears of every frame; None is nobody.
-        cancel: asked before and after every frame.
+        total: how many frames there will be, if known.
+        progress: called for every frame, if given.
+        cancel: checked for every frame, if given.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class ClipSource:
         """The frames `[H, W, 3]`, in 8 bits or in [0, 1]."""
         if self.path.is_dir():
             return (np.ascontiguousarray(frame.permute(1, 2, 0).numpy()) for frame in self.frames())
-        return read_pixels(self.path, ReadReport())  # whoever corrects the clip says what is damaged
+        return read_pixels(self.path, ReadReport())  # damage is reported when the clip is corrected
 
 
 def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[int] | None) -> Grey:

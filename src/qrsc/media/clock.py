@@ -2,7 +2,7 @@
 
 Files repeat timestamps, jump back (two recordings joined), or have none at all. A frame is then given a timestamp that
 rises, and where the file does not say how much time has passed, a new shot starts: motion is never measured over an
-interval that nobody knows.
+unknown interval.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Placed:
     Attributes:
         stamp: for the container, in its time base; rises from frame to frame.
         time: for the motion, in frame intervals.
-        restarts: nobody knows how much time has passed since the frame before.
+        restarts: the time since the previous frame is unknown.
     """
 
     stamp: int

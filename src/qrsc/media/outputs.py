@@ -13,13 +13,13 @@ def require_writable(
     overwrite: bool = False,
     how: str = "--overwrite",
 ) -> None:
-    """Refuse outputs that would destroy an input, each other, or something that nobody allowed to replace.
+    """Refuse outputs that would destroy an input, another output, or a file that may not be replaced.
 
     Args:
-        outputs: files or folders to write, by what the user calls them; None is an output that was not asked for.
+        outputs: files or folders to write, by the name of their option; None if not asked for.
         inputs: files and folders that are read, and never touched.
-        overwrite: existing files may be replaced. A folder that exists is not this function's business: what happens
-            to the files in it is settled when it is filled (see `qrsc.media.atomic`).
+        overwrite: existing files may be replaced. Existing folders are checked when they are filled, see
+            `qrsc.media.atomic`.
         how: the option that allows it, for the message.
 
     Raises:

@@ -69,7 +69,7 @@ class DecodedFrame:
     Attributes:
         frame: PyAV's frame; its `pts` is the timestamp that the output gets.
         time: when it started, in frame intervals from the first one.
-        restarts: the file does not say how much time has passed since the frame before.
+        restarts: the time since the previous frame is unknown.
         colours: the tags of its clip.
         bits: per sample.
     """

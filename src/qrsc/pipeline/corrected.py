@@ -15,7 +15,7 @@ from torch import Tensor
 class TimedFrame(NamedTuple):
     """A frame `[3, H, W]` and when its readout started, in frame intervals; times increase from frame to frame.
 
-    `restarts` says that nobody knows how much time has passed since the frame before: a new shot starts with it.
+    `restarts` starts a new shot: the time since the previous frame is unknown.
     """
 
     frame: Tensor

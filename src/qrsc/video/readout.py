@@ -90,7 +90,7 @@ def choose_readout(
 
 
 def choose_scan(shown: Scan | None, info: ClipInfo | None, say: Say = lambda _: None) -> Scan | None:
-    """The scan of the stored frames, from the scan of the picture as people see it; None if nobody said.
+    """The scan of the stored frames, from the scan of the picture as displayed; None if it was not given.
 
     Frames of a clip with a rotation tag are stored as the sensor read them, and the tag turns them for display.
     """

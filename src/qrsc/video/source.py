@@ -31,7 +31,7 @@ class SourceFrame:
         frame: `[3, H, W]`.
         time: at which it starts, in frame intervals.
         origin: the frame as it was stored.
-        restarts: nobody knows how much time has passed since the frame before.
+        restarts: the time since the previous frame is unknown.
     """
 
     frame: Tensor
