@@ -32,6 +32,7 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing qrsc and its tools into $(VENV) (torch is large: a minute or two the first time)"
 	@$(INSTALL) -e '.[dev]'
+	@$(INSTALL) --no-deps stlpips_pytorch
 	@touch $(VENV)/.runtime $@
 
 demo: $(VENV)/.runtime

@@ -146,6 +146,27 @@ METRICS: dict[str, Metric] = {
         _measure("measure_fields"),
         default=True,
     ),
+    "detail": Metric(
+        {
+            "detail": Figure(
+                "detail",
+                "variance of luma minus its Gaussian blur of sigma 1.5 px, over that of the truth; 1 is right",
+                "nearest 1",
+                chart="detail",
+            )
+        },
+        _of_pictures("detail", "detail:detail"),
+        default=True,
+    ),
+    "st-lpips": Metric(
+        {
+            "st_lpips": Figure(
+                "ST-LPIPS", "ST-LPIPS (shift-tolerant) with AlexNet", "lower", places=4, chart="ST-LPIPS", compared=True
+            )
+        },
+        _of_pictures("st_lpips", "st_lpips:load_st_lpips", loader=True),
+        extra="perceptual",
+    ),
     "lpips": Metric(
         {"lpips": Figure("LPIPS", "LPIPS with AlexNet", "lower", places=4, chart="LPIPS", compared=True)},
         _of_pictures("lpips", "lpips:load_lpips", loader=True),

@@ -7,24 +7,22 @@ Convention
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from qrsc.image.blur import binomial_blur
 from qrsc.image.colour import luma
+from qrsc.learn.fusion.perceptual import perceptual
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census"]
 Scaling = Literal["proportional", "balanced"]
 TERMS: tuple[TermName, ...] = get_args(TermName)
 PUBLISHED: tuple[TermName, ...] = ("charbonnier", "perceptual", "mse")
-# Without a network that somebody else trained.
+# Without weights that are not part of the package.
 DEFAULT: tuple[TermName, ...] = ("charbonnier", "mse", "laplacian")
 
 EPSILON = 1e-3
@@ -33,8 +31,6 @@ LEAST_UNSEEN = 50  # occluded pixels that a sample needs for the extra loss on t
 LEVELS = 4  # of the Laplacian pyramid
 CENSUS_REACH = 2  # pixels; windows of 5 x 5
 CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a large one
-VGG_WEIGHTS = "vgg16-397923af.pth"
-VGG_LAYERS = (3, 8, 15)  # after the rectifiers of the first three groups
 
 
 def charbonnier(picture: Tensor, truth: Tensor) -> Tensor:
@@ -66,22 +62,6 @@ def census(picture: Tensor, truth: Tensor) -> Tensor:
     difference = _ranks(picture) - _ranks(truth)
     squared = difference.square()
     return _mean(squared / (0.1 + squared))
-
-
-def perceptual(device: torch.device | str = "cpu") -> Loss:
-    """Mean absolute difference of VGG-16's features, through torchvision.
-
-    Raises:
-        ValueError: torchvision or the weights are missing; nothing is downloaded.
-    """
-    network = _vgg().to(device)
-
-    def loss(picture: Tensor, truth: Tensor) -> Tensor:
-        features = network(torch.cat([picture, truth]))
-        pairs = (each.chunk(2) for each in features)
-        return sum((_mean((a - b).abs()) for a, b in pairs), picture.new_zeros(len(picture)))
-
-    return loss
 
 
 def load_term(name: TermName, device: torch.device | str = "cpu") -> Loss:
@@ -136,42 +116,6 @@ def unseen_error(picture: Tensor, truth: Tensor, seen: Tensor) -> Tensor:
     squared = ((picture - truth).square().mean(1, keepdim=True) * unseen).flatten(1).sum(1)
     enough = (count >= LEAST_UNSEEN).to(picture)
     return (enough * torch.log(squared / count.clamp_min(1.0) + FLOOR)).sum() / enough.sum().clamp_min(1.0)
-
-
-class _Vgg(nn.Module):
-    mean: Tensor
-    spread: Tensor
-
-    def __init__(self, layers: nn.Sequential) -> None:
-        super().__init__()
-        self.layers = layers[: VGG_LAYERS[-1] + 1].eval().requires_grad_(False)
-        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]).reshape(1, 3, 1, 1))
-        self.register_buffer("spread", torch.tensor([0.229, 0.224, 0.225]).reshape(1, 3, 1, 1))
-
-    def forward(self, pictures: Tensor) -> list[Tensor]:
-        features, found = (pictures - self.mean) / self.spread, []
-        for number, layer in enumerate(self.layers.children()):
-            features = layer(features)
-            if number in VGG_LAYERS:
-                found.append(features)
-        return found
-
-
-def _vgg() -> _Vgg:
-    if find_spec("torchvision") is None:
-        raise ValueError(
-            "the perceptual loss needs torchvision, which is not installed; install it, or choose laplacian or census "
-            "in its place."
-        )
-    path = Path(torch.hub.get_dir()) / "checkpoints" / VGG_WEIGHTS
-    if not path.is_file():
-        raise ValueError(
-            f"the perceptual loss needs VGG's weights as {path}; get them with: python -c \"import torchvision; "
-            "torchvision.models.vgg16(weights='IMAGENET1K_V1')\", or choose laplacian or census in its place."
-        )
-    network: Any = import_module("torchvision.models").vgg16()
-    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    return _Vgg(network.features)
 
 
 def _mean(values: Tensor) -> Tensor:
