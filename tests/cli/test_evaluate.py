@@ -106,6 +106,7 @@ def test_everything_it_can_write(three_sets: Path, tmp_path: Path) -> None:
     assert sum(float(frame["psnr"]) for frame in frames if frame["method"] == "rs") / 3 == rows[0]["psnr"]
     assert {path.name for path in (tmp_path / "p").iterdir()} == {
         "psnr.svg",
+        "detail.svg",
         "ssim.svg",
         "frames_Fastec-RS_middle.svg",
         "frames.csv",
