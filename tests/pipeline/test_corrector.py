@@ -281,3 +281,17 @@ def test_gradients_reach_the_flows(fusion: FusionName) -> None:
     for gradient in torch.autograd.grad(corrected.sum(), flows):
         assert bool(torch.isfinite(gradient).all())
         assert float(gradient.abs().max()) > 0
+
+
+@pytest.mark.parametrize("size", [(8, 256), (4, 400), (256, 8), (400, 4)])
+def test_frames_of_any_shape_follow_a_path(size: tuple[int, int]) -> None:
+    clip = torch.rand(5, 3, *size, generator=torch.Generator().manual_seed(0))
+    corrected = Corrector(Readout(0.5), motion="path", fusion="mean")(clip)
+    assert corrected.shape == clip.shape
+    assert torch.isfinite(corrected).all()
+
+
+@pytest.mark.parametrize("tau", [float("nan"), float("inf"), 1e30, -1.5, 2.5])
+def test_an_instant_beyond_the_neighbouring_frames_is_refused(tau: float) -> None:
+    with pytest.raises(ValueError, match="from -1 to 2 frame intervals"):
+        Corrector(Readout(0.5), tau=tau)

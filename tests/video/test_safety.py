@@ -273,3 +273,13 @@ def test_frames_without_a_rate_need_one(tmp_path: Path) -> None:
     assert "give that of the video as --fps" in fails("correct", tmp_path / "frames", "-o", output, "--gamma", 0.5)
     assert invoke("correct", tmp_path / "frames", "-o", output, "--gamma", 0.5, "--fast", "--fps", 25)[0] == 0
     assert facts(output).times == [Fraction(k, 25) for k in range(3)]
+
+
+def test_a_margin_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(4)))
+    for margin in (0.4999, 0.6):
+        said = fails(
+            "correct", source, "-o", tmp_path / "out.mp4", "--gamma", 0.5, "--border", "crop", "--margin", margin
+        )
+        assert "--margin" in said
+    assert names(tmp_path) == ["in.mp4"]

@@ -95,6 +95,7 @@ def test_everything_but_the_picture_is_kept(tmp_path: Path) -> None:
         (".mkv", "ffv1", "gray", {}),
         (".mkv", "ffv1", "bgr0", {}),
         (".mkv", "libx264rgb", "rgb24", {"crf": "8"}),
+        (".mp4", "libsvtav1", "yuv420p", {"preset": "10"}),
     ],
 )
 def test_codec_and_depth_are_kept(

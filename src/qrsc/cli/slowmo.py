@@ -10,7 +10,7 @@ from qrsc.cli import clip_commands as clip
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import KeepOption
 
-EXAMPLES = """Make slow motion of a video, with its rolling shutter corrected.
+EXAMPLES = """Make slow motion of a video and correct its rolling shutter.
 
 \b
   qrsc slowmo clip.mp4 -o slow.mp4 --factor 4                        four times as long
@@ -27,7 +27,8 @@ def slowmo(
     source: clip.Source,
     output: clip.Output,
     factor: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="Instants for every frame, 1 to 64.", show_default=False)
+        int,
+        typer.Option(metavar="N", min=1, max=64, help="Output frames per input frame, 1 to 64.", show_default=False),
     ],
     keep: Annotated[
         KeepOption, typer.Option(metavar="WHAT", show_default=False, help="rate* (N times longer) or duration.")

@@ -85,7 +85,7 @@ def probe(path: Path) -> ClipInfo:
         side_data = {part.type.name: bytes(part) for part in parts}
         matrix = side_data.get("DISPLAYMATRIX")
         aspect = stream.sample_aspect_ratio
-        codec, time_base = stream.codec_context.name, Fraction(stream.time_base or Fraction(1, 1000))
+        codec, time_base = _codec_name(stream), Fraction(stream.time_base or Fraction(1, 1000))
         rate = stream.average_rate or stream.guessed_rate
     with opened(path) as container:
         stamps, packets, counted = _timestamps(container, video_stream(container, path))
@@ -175,6 +175,12 @@ def pyav() -> ModuleType:
     # FFmpeg's own lines would stand between ours; what matters of them comes as an exception.
     av.logging.set_level(None)
     return av
+
+
+def _codec_name(stream: VideoStream) -> str:
+    """FFmpeg's name of the codec, whichever decoder reads it: `av1`, not `libdav1d`."""
+    codec = stream.codec_context.codec
+    return str(getattr(codec, "canonical_name", codec.name))
 
 
 def _first_frame(container: InputContainer, stream: VideoStream, path: Path) -> av.VideoFrame:

@@ -195,7 +195,7 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
         readout: how both were read.
     """
     batch, _, height, width = flow.shape
-    apart = max(1, width // COLUMNS)
+    apart = max(1, min(width // COLUMNS, height))  # a wide, flat frame has one row of samples
     picked = (..., slice(apart // 2, None, apart), slice(apart // 2, None, apart))
     shift, trust = _float64(flow[picked]), _float64(confidence[picked])
     grid = pixel_grid(height, width, dtype=torch.float64, device=shift.device)[picked]

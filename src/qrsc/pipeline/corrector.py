@@ -21,6 +21,7 @@ from qrsc.timing import Readout
 from qrsc.warp import INTERPOLATIONS, WARP_METHODS
 
 WINDOWS = (3, 4, 5)
+EARLIEST, LATEST = -1.0, 2.0  # target times: beyond the neighbouring frames nothing is known about the motion
 BORDERS: tuple[Border, ...] = get_args(Border)
 UNSURE: tuple[Unsure, ...] = get_args(Unsure)
 
@@ -97,6 +98,11 @@ class Corrector:
             raise ValueError(f"frames must be one of {', '.join(map(str, WINDOWS))}; got {frames!r}.")
         if not 0.0 <= strength <= 1.0:
             raise ValueError(f"strength must be from 0 (nothing) to 1 (all of the correction), got {strength!r}.")
+        if tau is not None and not EARLIEST <= tau <= LATEST:
+            raise ValueError(
+                f"tau must be a time from {EARLIEST:g} to {LATEST:g} frame intervals after the frame's start, within its "
+                f"neighbours; got {tau!r}."
+            )
         basis = None if preset is None else get_preset(preset)
         if field_scale is None:
             field_scale = 1.0 if basis is None else basis.field_scale
