@@ -40,7 +40,7 @@ def real_data() -> Path:
 def _flow_by_a_search() -> Iterator[None]:
     """Where a test asks for no flow, a search finds it, in a tenth of the time that the network takes.
 
-    What `default_flow` says is tested in test_flow.py, and that it is asked in test_pipeline_flow.py.
+    What `default_flow` says is tested in flow/test_dis.py, and that it is asked in pipeline/test_corrector_flow.py.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qrsc.pipeline.resolve.default_flow", lambda device: "dis")

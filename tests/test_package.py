@@ -11,22 +11,11 @@ import pytest
 
 import qrsc
 
-PUBLIC_NAMES = {
-    "Cancelled",
-    "Corrected",
-    "Corrector",
-    "Readout",
-    "Trajectory",
-    "__version__",
-    "backward_warp",
-    "correct",
-    "correct_video",
-    "invert_field",
-    "load_flow",
-    "slowmo_video",
-    "solve_trajectory",
-    "splat",
-}
+PUBLIC = """
+    Cancelled Corrected Corrector Readout Trajectory __version__
+    backward_warp correct correct_video invert_field load_flow slowmo_video solve_trajectory splat
+"""
+PUBLIC_NAMES = set(PUBLIC.split())
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

@@ -131,7 +131,7 @@ def test_a_line_says_what_a_table_was_made_with(sim_set: Path) -> None:
     [
         ("--metrics psrn", "--metrics: unknown metrics psrn"),
         ("--flow telepathy", "telepathy"),
-        ("--steps 3", "say how long to --train"),
+        ("--steps 3", "say how long to train, and need --train"),
         ("--train", "say how long to train each row"),
         ("--train --minutes 0", "minutes must be over 0, got 0"),
         ("--json --csv", "there is one table"),

@@ -14,5 +14,5 @@ def _study() -> Study:
 ablate = study_command(
     _study,
     "ablate",
-    "Score a manifest's variants of the method, parts of it removed, beside the paper's ablation study.",
+    "Score variants of the method with parts of it removed. Prints them beside the paper's ablation study.",
 )

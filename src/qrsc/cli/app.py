@@ -44,7 +44,7 @@ def qrsc(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Rolling-shutter correction of video: every row of a frame brought to one instant."""
+    """Rolling-shutter correction of video: all rows of a frame are brought to one instant."""
 
 
 for command in (correct, slowmo, calibrate, cameras, demo, evaluate, ablate, generalise, weights):

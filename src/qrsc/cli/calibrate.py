@@ -1,4 +1,4 @@
-"""`qrsc calibrate`: the readout of a camera from its clip."""
+"""`qrsc calibrate`: the readout time of a camera, estimated from a clip."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ UNDETERMINED = 3  # exit code
 
 @readable_errors
 def calibrate(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A video, or a folder of images.")],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Video or folder of images.")],
     scan: Annotated[
         SoughtScanOption | None,
         typer.Option(
             show_default=False,
-            help="Direction of the stored frames; if not given, found along their shorter side. any: try both sides.",
+            help="Readout direction in the stored frames; if not given, found along the shorter side. any: along both.",
         ),
     ] = None,
     camera: Annotated[
-        str | None, typer.Option(metavar="NAME", show_default=False, help="Search around this camera's readout.")
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help="Search near the known readout time of this camera."),
     ] = None,
-    fps: Annotated[float | None, typer.Option(show_default=False, help="Frame rate of the recording.")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="PNG", help="The residual curve as a picture.")] = None,
+    fps: Annotated[
+        float | None,
+        typer.Option(show_default=False, help="Frame rate of the recording, for a folder or if the file's is wrong."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Write a plot of the residual curve.")] = None,
     sweep: Annotated[
-        Path | None, typer.Option(metavar="PNG", help="A sheet of one frame corrected at several gammas.")
+        Path | None, typer.Option(metavar="PNG", help="Write a sheet of one frame, corrected with several gammas.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pictures that exist.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing pictures.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
-    """Estimate the readout time of a camera from its clip. Exits with code 3 if the clip does not determine it."""
+    """Estimate the readout time of a camera from a clip. Exits with code 3 if the clip does not determine it."""
     from qrsc.calibrate.calibrate_video import calibrate_video
     from qrsc.cli.progress import reporting
 

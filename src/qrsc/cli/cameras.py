@@ -12,12 +12,14 @@ from qrsc.cli.errors import readable_errors
 
 @readable_errors
 def cameras(
-    query: Annotated[str, typer.Argument(metavar="[QUERY]", help="Name, or parts of it.", show_default=False)] = "",
-    size: Annotated[str | None, typer.Option(metavar="WxH", help="Only modes of this picture size.")] = None,
-    fps: Annotated[float | None, typer.Option(help="Only modes of this frame rate.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="Words in the name of the camera.", show_default=False)
+    ] = "",
+    size: Annotated[str | None, typer.Option(metavar="WxH", help="Only modes with this frame size.")] = None,
+    fps: Annotated[float | None, typer.Option(help="Only modes with this frame rate.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """List cameras with known readout times: starting points, from public lens profiles."""
+    """List cameras with known readout times. They come from public lens profiles and are starting points only."""
     from qrsc.calibrate.camera_table import find_modes, modes_text
     from qrsc.names import parse_size
 

@@ -15,7 +15,7 @@ from qrsc.names import PresetName
 if TYPE_CHECKING:
     from qrsc.video.result import VideoResult
 
-Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Video, or folder of images.", show_default=False)]
+Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Video or folder of images.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="OUTPUT", help="Video or folder to write.")]
 Gamma = Annotated[
     float | None, typer.Option(metavar="RATIO", show_default=False, help="Readout time / frame interval, 0 to 1.")
@@ -27,10 +27,13 @@ Percent = Annotated[
 Camera = Annotated[
     str | None, typer.Option(metavar="NAME", show_default=False, help="A camera from the table (qrsc cameras).")
 ]
-Fps = Annotated[float | None, typer.Option(metavar="RATE", show_default=False, help="Frames per second, for a folder.")]
+Fps = Annotated[
+    float | None,
+    typer.Option(metavar="RATE", show_default=False, help="Frame rate, for a folder or if the file's is wrong."),
+]
 Scan = Annotated[
     ScanOption | None,
-    typer.Option(metavar="WAY", show_default=False, help="top-down, bottom-up, left-right, right-left."),
+    typer.Option(metavar="DIRECTION", show_default=False, help="top-down, bottom-up, left-right or right-left."),
 ]
 Start = Annotated[
     float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Start at this time, in seconds.")
@@ -39,31 +42,32 @@ End = Annotated[
     float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Stop at this time, in seconds.")
 ]
 Motion = Annotated[
-    MotionOption, typer.Option(metavar="NAME", show_default=False, help="linear, quadratic, cubic or path*.")
+    MotionOption,
+    typer.Option(metavar="NAME", show_default=False, help="Motion model: linear, quadratic, cubic or path*."),
 ]
 Fusion = Annotated[
     str | None,
     typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite*, rsa2 (* GPU) or FILE."),
 ]
 Flow = Annotated[
-    str | None, typer.Option(metavar="NAME", show_default=False, help="dis, raft-rs, raft-rs+dis, ...; by device*.")
+    str | None,
+    typer.Option(metavar="NAME", show_default=False, help="Optical flow: dis, raft-rs, raft-rs+dis...; by device*."),
 ]
 Scale = Annotated[
-    float | None, typer.Option(metavar="PART", show_default=False, help="Size at which flow is found, 0 to 1.")
+    float | None, typer.Option(metavar="FRACTION", show_default=False, help="Resolution of the optical flow, 0 to 1.")
 ]
 Device = Annotated[DeviceOption, typer.Option(metavar="NAME", show_default=False, help="auto*, cpu, cuda or mps.")]
 Codec = Annotated[
     str | None, typer.Option(metavar="NAME", show_default=False, help="h264, hevc, vp9, av1, prores, ffv1, ...")
 ]
 Crf = Annotated[
-    float | None, typer.Option(metavar="Q", show_default=False, help="Quality: lower is better, 0 is lossless.")
+    float | None,
+    typer.Option(metavar="Q", show_default=False, help="Quality: lower is better; 0 is lossless, except in AV1."),
 ]
 PixFmt = Annotated[
-    str | None, typer.Option(metavar="NAME", show_default=False, help="Pixel format; that of the input*.")
+    str | None, typer.Option(metavar="NAME", show_default=False, help="Pixel format; the same as the input*.")
 ]
-Preset = Annotated[
-    str | None, typer.Option(metavar="NAME", show_default=False, help="The encoder's preset, such as slow.")
-]
+Preset = Annotated[str | None, typer.Option(metavar="NAME", show_default=False, help="Encoder preset, such as slow.")]
 Progress = Annotated[
     ProgressOption, typer.Option(metavar="HOW", show_default=False, help="auto*, bar, json (lines on stdout) or none.")
 ]

@@ -10,20 +10,22 @@ import typer
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import DataLayoutOption, SplitOption
 
-data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check data sets.")
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check data sets, and list the frames of ACC.")
 
 
 @data.command()
 @readable_errors
 def check(
-    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Data set, one of its splits, or one sequence.")],
-    layout: Annotated[DataLayoutOption, typer.Option(help="How it is stored.")],
-    split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
-    list_file: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Frames of the layout acc.")] = None,
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Folder of a data set, a split, or a sequence.")],
+    layout: Annotated[DataLayoutOption, typer.Option(help="Layout on disk.")],
+    split: Annotated[SplitOption | None, typer.Option(help="Use only this split.")] = None,
+    list_file: Annotated[
+        Path | None, typer.Option("--list", metavar="FILE", help="List of frames, for the layout acc.")
+    ] = None,
     thorough: Annotated[bool, typer.Option("--thorough", help="Decode every file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
-    """Report sequences, frames, gaps and sizes; exit with 1 if there are problems."""
+    """Report sequences, frames, gaps and sizes. Exits with code 1 if there are problems."""
     from qrsc.cli.progress import reporting
     from qrsc.data.check import check_data, report_lines
 
@@ -37,14 +39,16 @@ def check(
 @data.command()
 @readable_errors
 def acc(
-    root: Annotated[Path, typer.Argument(metavar="ROOT", help="BS-RSC, or its test folder.")],
-    write: Annotated[Path, typer.Option(metavar="FILE", help="Where the list goes.")],
-    split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
-    gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Folder of BS-RSC, or of its test split.")],
+    write: Annotated[Path, typer.Option(metavar="FILE", help="File for the list.")],
+    split: Annotated[SplitOption | None, typer.Option(help="Use only this split.")] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Readout time / frame interval, instead of the data set's own.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing list.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no summary.")] = False,
 ) -> None:
-    """List the frames of BS-RSC whose motion is not uniform, by their measured acceleration."""
+    """List the frames of BS-RSC whose motion is not uniform. They are chosen by their measured acceleration."""
     from qrsc.cli.progress import reporting
     from qrsc.data.acc import choose_acc
 

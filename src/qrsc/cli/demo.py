@@ -12,15 +12,15 @@ from qrsc.cli.errors import readable_errors
 
 @readable_errors
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the files go.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the files.")] = Path(
         "demo"
     ),
-    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the clip.")] = "640x480",
-    frames: Annotated[int, typer.Option(min=3, help="Length of the clip.")] = 24,
-    seed: Annotated[int, typer.Option(help="Another seed, another scene.")] = 0,
+    size: Annotated[str, typer.Option(metavar="WxH", help="Frame size.")] = "640x480",
+    frames: Annotated[int, typer.Option(min=3, help="Number of frames.")] = 24,
+    seed: Annotated[int, typer.Option(help="Random seed of the scene.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no figures.")] = False,
 ) -> None:
-    """Render a rolling-shutter clip, correct it from its pixels, and write a before/after video, still and report."""
+    """Render a rolling-shutter clip and correct it. Writes a before/after video, a still and a report."""
     from qrsc.cli.progress import reporting
     from qrsc.evaluate.demo import run_demo
     from qrsc.names import parse_size

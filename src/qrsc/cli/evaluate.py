@@ -24,54 +24,66 @@ from qrsc.evaluate.metrics.metric_table import DEFAULT_METRICS, METRICS
 
 @readable_errors
 def evaluate(
-    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Data set, one of its splits, or one sequence.")],
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Folder of a data set, a split, or a sequence.")],
     layout: Annotated[
         EvaluateLayoutOption,
-        typer.Option(help="Layout on disk; all: ROOT holds Carla-RS/, Fastec-RS/, BS-RSC/, any of them."),
+        typer.Option(help="Layout on disk; all: ROOT holds any of Carla-RS/, Fastec-RS/ and BS-RSC/."),
     ],
     methods: Annotated[
-        str, typer.Option(metavar="NAMES", help="Methods by name, or module:function; commas between.")
+        str, typer.Option(metavar="NAMES", help="Comma-separated methods: names, or module:function.")
     ] = "rs,linear,qrs,cubic,multi-qrs",
     method: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=DIR", help="Score frames that another program made; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME=DIR", help="Score the frames in DIR, made by another program; repeatable."),
     ] = None,
-    at: Annotated[TruthOption, typer.Option(help="Instant of the truth.")] = "middle",
+    at: Annotated[TruthOption, typer.Option(help="Instant of the ground truth.")] = "middle",
     window: Annotated[
-        int, typer.Option(min=1, help="Score frames in the middle of so many: 5 as the paper does, 1 all.")
+        int,
+        typer.Option(
+            min=1, help="Score only frames in the middle of this many in a row: 5 as in the paper, 1 for all."
+        ),
     ] = 1,
-    gamma: Annotated[float | None, typer.Option(help="Readout ratio in place of the data set's own.")] = None,
-    scan: Annotated[ScanOption | None, typer.Option(help="Scan direction, with --gamma.")] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="Readout time / frame interval, instead of the data set's own.")
+    ] = None,
+    scan: Annotated[ScanOption | None, typer.Option(help="Readout direction; needs --gamma.")] = None,
     flow: Annotated[
         str | None,
-        typer.Option(help="Optical flow by name; truth: the exact one of simulated sets. By device if not given."),
+        typer.Option(help="Optical flow; truth: the exact flow of a simulated set. By device if not given."),
     ] = None,
-    metrics: Annotated[str, typer.Option(metavar="NAMES", help=f"{', '.join(METRICS)}; commas between.")] = ",".join(
+    metrics: Annotated[str, typer.Option(metavar="NAMES", help=f"Comma-separated: {', '.join(METRICS)}.")] = ",".join(
         DEFAULT_METRICS
     ),
-    split: Annotated[SplitOption | None, typer.Option(help="Only this split.")] = None,
-    list_file: Annotated[Path | None, typer.Option("--list", metavar="FILE", help="Frames of the layout acc.")] = None,
+    split: Annotated[SplitOption | None, typer.Option(help="Use only this split.")] = None,
+    list_file: Annotated[
+        Path | None, typer.Option("--list", metavar="FILE", help="List of frames, for the layout acc.")
+    ] = None,
     as_json: JsonGiven = False,
     as_markdown: MarkdownGiven = False,
     as_csv: CsvGiven = False,
     published: Annotated[
-        bool, typer.Option("--published", help="Add what others published for the set and instant.")
+        bool, typer.Option("--published", help="Add published figures of other methods for the same set and instant.")
     ] = False,
-    per_frame: Annotated[Path | None, typer.Option(metavar="FILE", help="Figures of every frame as CSV.")] = None,
-    save_frames: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the corrected frames.")] = None,
+    per_frame: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the figures of every frame as CSV.")
+    ] = None,
+    save_frames: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the corrected frames.")] = None,
     plots: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Charts, figures by frame, contact sheet of the worst frames.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Write charts, per-frame plots, and a contact sheet of the worst frames."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the figures of finished sequences, to continue from.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Record finished sequences in DIR, and skip those recorded there."),
     ] = None,
     cache_flow: CacheFlowGiven = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Pairs of frames whose flows are found at a time. By device if not given.")
+        int | None, typer.Option(min=1, help="Frame pairs per batch of the optical flow. By device if not given.")
     ] = None,
     quiet: QuietGiven = False,
     device: DeviceGiven = "auto",
 ) -> None:
-    """Score methods on a data set and print a table of figures, the paper's beside ours."""
+    """Score methods on a data set. Prints a table, with the paper's figures beside ours."""
     from qrsc.backend.device import choose_device
     from qrsc.cli.progress import reporting
     from qrsc.data.layouts import given_readout

@@ -14,5 +14,5 @@ def _study() -> Study:
 generalise = study_command(
     _study,
     "generalise",
-    "Score each of a manifest's checkpoints on each of its data sets, with the paper's relative decline rate.",
+    "Score each checkpoint of a manifest on each of its data sets. Prints the paper's relative decline rate.",
 )

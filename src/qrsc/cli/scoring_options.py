@@ -18,29 +18,33 @@ if TYPE_CHECKING:
     from qrsc.evaluate.report.tables import TableFormat
     from qrsc.evaluate.studies.study import StudyOptions, StudyResult, Training
 
-JsonGiven = Annotated[bool, typer.Option("--json", help="Rows as JSON.")]
-MarkdownGiven = Annotated[bool, typer.Option("--markdown", help="A table in Markdown.")]
-CsvGiven = Annotated[bool, typer.Option("--csv", help="Rows as CSV.")]
-CacheFlowGiven = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep flows from run to run.")]
+JsonGiven = Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")]
+MarkdownGiven = Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown.")]
+CsvGiven = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
+CacheFlowGiven = Annotated[Path | None, typer.Option(metavar="DIR", help="Cache the optical flow in DIR between runs.")]
 QuietGiven = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
-DeviceGiven = Annotated[DeviceOption, typer.Option(help="Where tensors live.")]
+DeviceGiven = Annotated[DeviceOption, typer.Option(help="Device to compute on.")]
 
-ManifestGiven = Annotated[Path, typer.Argument(metavar="MANIFEST", help="A .toml or .json file.", show_default=False)]
-TrainGiven = Annotated[bool, typer.Option("--train", help="First train the networks whose own weights are missing.")]
-MinutesGiven = Annotated[float | None, typer.Option(help="With --train: for each network.")]
-StepsGiven = Annotated[int | None, typer.Option(min=1, help="With --train: for each network.")]
+ManifestGiven = Annotated[
+    Path,
+    typer.Argument(metavar="MANIFEST", help="The study, a .toml or .json file.", show_default=False),
+]
+TrainGiven = Annotated[bool, typer.Option("--train", help="First train the networks that have no weights yet.")]
+MinutesGiven = Annotated[float | None, typer.Option(help="With --train: minutes per network.")]
+StepsGiven = Annotated[int | None, typer.Option(min=1, help="With --train: optimiser steps per network.")]
 OutGiven = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Keep tables, and the figures of finished sequences to continue from."),
+    typer.Option(metavar="DIR", help="Write tables to DIR; record finished sequences there, and skip those recorded."),
 ]
-PlotsGiven = Annotated[Path | None, typer.Option(metavar="DIR", help="Charts of the results.")]
+PlotsGiven = Annotated[Path | None, typer.Option(metavar="DIR", help="Write charts of the results.")]
 MetricsGiven = Annotated[
-    str | None, typer.Option(metavar="NAMES", help="In place of the manifest's, as for evaluate; commas between.")
+    str | None, typer.Option(metavar="NAMES", help="Comma-separated, instead of the manifest's; see `qrsc evaluate`.")
 ]
 FlowGiven = Annotated[
-    str | None, typer.Option(metavar="NAME", help="In place of the manifest's; by device if neither says.")
+    str | None,
+    typer.Option(metavar="NAME", help="Optical flow instead of the manifest's; by device if neither names one."),
 ]
-ForceGiven = Annotated[bool, typer.Option("--force", help="Replace tables and charts of the same names.")]
+ForceGiven = Annotated[bool, typer.Option("--force", help="Replace existing tables and charts.")]
 
 
 class Study(Protocol):
@@ -102,7 +106,7 @@ def study_command(load: Callable[[], Study], name: str, about: str) -> Callable[
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Names with commas between."""
+    """The names in a comma-separated list."""
     return tuple(name for name in text.split(",") if name)
 
 
@@ -111,13 +115,13 @@ def choose_format(*, as_json: bool, as_markdown: bool, as_csv: bool) -> TableFor
     forms: dict[TableFormat, bool] = {"json": as_json, "markdown": as_markdown, "csv": as_csv}
     wanted = [form for form, asked in forms.items() if asked]
     if len(wanted) > 1:
-        raise ValueError(f"give one of --{' and --'.join(wanted)}, not both: there is one table.")
+        raise ValueError(f"give one of --{' and --'.join(wanted)}: there is one table.")
     return wanted[0] if wanted else "text"
 
 
 @contextmanager
 def _bar_of_each_stage(quiet: bool) -> Iterator[ProgressCallback]:
-    """A progress callback that shows a bar as long as a stage lasts."""
+    """A progress callback that shows one bar per stage."""
     from qrsc.cli.progress import reporting
 
     with ExitStack() as shown:
@@ -140,7 +144,7 @@ def _training(train: bool, steps: int | None, minutes: float | None, quiet: bool
 
     if not train:
         if steps is not None or minutes is not None:
-            raise ValueError("--steps and --minutes say how long to --train; give that, too, or leave them out.")
+            raise ValueError("--steps and --minutes say how long to train, and need --train.")
         return None
 
     def say(line: str) -> None:

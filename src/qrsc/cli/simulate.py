@@ -11,52 +11,56 @@ from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import DeviceOption, LayoutOption, MixingOption, ScanOption, SetOption, StyleOption
 
 # Options that more than one of the subcommands takes.
-LayoutGiven = Annotated[LayoutOption, typer.Option(help="How the clips are stored.")]
+LayoutGiven = Annotated[LayoutOption, typer.Option(help="Layout on disk.")]
 GammaGiven = Annotated[
-    float | None, typer.Option(help="Readout time / frame interval, 0 to 1; that of the layout, or 0.8.")
+    float | None, typer.Option(help="Readout time / frame interval, 0 to 1; that of the layout, or 0.8, if not given.")
 ]
-ScanGiven = Annotated[ScanOption, typer.Option(help="Order in which rows are read.")]
-PreviewGiven = Annotated[Path | None, typer.Option(metavar="FILE", help="Contact sheet of the first scenes.")]
-ForceGiven = Annotated[bool, typer.Option("--force", help="Replace sequences and sheets of the same names.")]
+ScanGiven = Annotated[ScanOption, typer.Option(help="Readout direction.")]
+PreviewGiven = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a contact sheet of the first scenes.")]
+ForceGiven = Annotated[bool, typer.Option("--force", help="Replace existing sequences and contact sheets.")]
 QuietGiven = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no summary.")]
-DeviceGiven = Annotated[DeviceOption, typer.Option(help="Where scenes are rendered.")]
+DeviceGiven = Annotated[DeviceOption, typer.Option(help="Device to render on.")]
 
 simulate = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Make rolling-shutter clips with ground truth: random scenes, a fixed test set, or from high-rate footage.",
+    help="Make rolling-shutter clips with ground truth.",
 )
 
 
 @simulate.command()
 @readable_errors
 def scenes(
-    output: Annotated[Path | None, typer.Argument(metavar="OUT", help="Folder for the clips.")] = None,
+    output: Annotated[
+        Path | None, typer.Argument(metavar="OUT", help="Folder for the clips; not needed with --preview.")
+    ] = None,
     layout: LayoutGiven = "sim",
     count: Annotated[int, typer.Option("--scenes", min=1, help="Number of scenes.")] = 4,
-    frames: Annotated[int, typer.Option(min=1, help="Length of a clip.")] = 7,
-    size: Annotated[str, typer.Option(metavar="WxH", help="Size of the frames.")] = "640x480",
+    frames: Annotated[int, typer.Option(min=1, help="Frames per clip.")] = 7,
+    size: Annotated[str, typer.Option(metavar="WxH", help="Frame size.")] = "640x480",
     gamma: GammaGiven = None,
     scan: ScanGiven = "top-down",
-    style: Annotated[StyleOption, typer.Option(help="How the camera moves.")] = "mixed",
-    seed: Annotated[int, typer.Option(help="Another seed, other scenes.")] = 0,
+    style: Annotated[StyleOption, typer.Option(help="Camera motion.")] = "mixed",
+    seed: Annotated[int, typer.Option(help="Random seed of the scenes.")] = 0,
     exposure: Annotated[
-        float, typer.Option(help="Exposure time of a row in frame intervals; over 0 gives motion blur.")
+        float, typer.Option(help="Exposure time of a row in frame intervals; above 0 gives motion blur.")
     ] = 0.0,
     sensor: Annotated[
         bool,
         typer.Option("--sensor", help="Add the noise, lens blur, vignetting, colour cast and compression of a camera."),
     ] = False,
     textures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Photographs to cover surfaces with, besides painted ones.")
+        Path | None, typer.Option(metavar="FOLDER", help="Photographs to use as textures, in addition to painted ones.")
     ] = None,
     truth: Annotated[
         bool | None,
         typer.Option(
-            "--truth/--no-truth", help="Flows, fields, depth and poses beside the frames.", show_default=False
+            "--truth/--no-truth",
+            help="Write flows, fields, depth and poses; if not given, for plain, sim and video.",
+            show_default=False,
         ),
     ] = None,
-    fps: Annotated[float, typer.Option(help="Frame rate of videos.")] = 30.0,
+    fps: Annotated[float, typer.Option(help="Frame rate, for the layout video.")] = 30.0,
     preview: PreviewGiven = None,
     force: ForceGiven = False,
     quiet: QuietGiven = False,
@@ -90,16 +94,17 @@ def scenes(
 @simulate.command("set")
 @readable_errors
 def fixed_set(
-    name: Annotated[SetOption, typer.Argument(metavar="NAME", help="The test set.")],
+    name: Annotated[SetOption, typer.Argument(metavar="NAME", help="Name of the test set.")],
     count: Annotated[
-        int | None, typer.Option("--scenes", min=1, help="Number of scenes, from the first; all if not given.")
+        int | None,
+        typer.Option("--scenes", min=1, help="Number of scenes to make, from the first on; all if not given."),
     ] = None,
     preview: PreviewGiven = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a sheet of the same name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing contact sheet.")] = False,
     quiet: QuietGiven = False,
     device: DeviceGiven = "auto",
 ) -> None:
-    """Make a fixed test set in the cache folder; scenes that are already there are kept."""
+    """Make a fixed test set in the cache folder. Scenes that are already there are kept."""
     from qrsc.cli.progress import reporting
     from qrsc.simulate.output.sets import SCENES, simulate_set
 
@@ -112,24 +117,24 @@ def fixed_set(
 @simulate.command()
 @readable_errors
 def footage(
-    source: Annotated[Path, typer.Argument(metavar="VIDEO", help="High-rate footage: a video or a folder of images.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="VIDEO", help="High-frame-rate footage: video or folder of images.")
+    ],
     output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the clip.")],
-    rate: Annotated[float, typer.Option(help="Frames per second at which the footage was recorded.")],
+    rate: Annotated[float, typer.Option(help="Frame rate at which the footage was recorded.")],
     layout: LayoutGiven = "sim",
-    frames: Annotated[
-        int | None, typer.Option(min=1, help="Length of the clip; all of the footage if not given.")
-    ] = None,
+    frames: Annotated[int | None, typer.Option(min=1, help="Number of frames; the whole footage if not given.")] = None,
     gamma: GammaGiven = None,
     scan: ScanGiven = "top-down",
     fps: Annotated[float, typer.Option(help="Frame rate of the clip.")] = 30.0,
-    mixing: Annotated[MixingOption, typer.Option(help="How rows are taken from the footage.")] = "linear",
+    mixing: Annotated[MixingOption, typer.Option(help="Interpolation between frames of the footage.")] = "linear",
     step: Annotated[
-        float, typer.Option(metavar="PX", help="Largest motion allowed between frames of the footage.")
+        float, typer.Option(metavar="PX", help="Largest motion allowed between frames of the footage, in pixels.")
     ] = 1.0,
-    force: Annotated[bool, typer.Option("--force", help="Replace a sequence of the same name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing sequence.")] = False,
     quiet: QuietGiven = False,
 ) -> None:
-    """Make a rolling-shutter clip from high-rate footage, each row from the frames nearest to its time."""
+    """Make a rolling-shutter clip from high-frame-rate footage. Each row comes from the frames nearest to its time."""
     from qrsc.cli.progress import reporting
     from qrsc.simulate.output.from_video import simulate_footage
 

@@ -15,7 +15,7 @@ from qrsc.learn.fusion import FusionTrainingOptions
 
 OutputGiven = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the weights and the training state.")]
 PaperGiven = Annotated[
-    bool, typer.Option("--paper", help="The paper's network, loss, batch size and learning rates instead of ours.")
+    bool, typer.Option("--paper", help="Use the paper's network, loss, batch size and learning rates instead of ours.")
 ]
 QuietGiven = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no scores.")]
 
@@ -26,7 +26,7 @@ train = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train the
 @readable_errors
 @takes(FlowTrainingOptions)
 def flow(*, output: OutputGiven, quiet: QuietGiven = False, given: dict[str, Any]) -> None:
-    """Train the flow network on scenes that are rendered during the training."""
+    """Train the flow network on scenes rendered during the training."""
     from qrsc.learn.flow import train_flow
 
     options = FlowTrainingOptions(**given)
@@ -40,7 +40,7 @@ def flow(*, output: OutputGiven, quiet: QuietGiven = False, given: dict[str, Any
 @readable_errors
 @takes(FusionTrainingOptions)
 def fusion(*, output: OutputGiven, paper: PaperGiven = False, quiet: QuietGiven = False, given: dict[str, Any]) -> None:
-    """Train a fusion network on rendered scenes or a data set, whose frames are corrected during the training."""
+    """Train a fusion network on rendered scenes or a data set. Frames are corrected during the training."""
     from qrsc.learn.fusion import train_fusion
 
     options = FusionTrainingOptions.published(**given) if paper else FusionTrainingOptions(**given)

@@ -11,10 +11,12 @@ from qrsc.cli.errors import readable_errors
 
 @readable_errors
 def weights(
-    name: Annotated[str | None, typer.Argument(help="Show the whole model card of these weights.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show the whole model card of these weights.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the model cards as JSON.")] = False,
 ) -> None:
-    """List the weights of the package with their origin, and verify their files; fails if one is damaged."""
+    """List the weights of the package and verify their files. Exits with code 1 if a file is damaged."""
     from qrsc.cli.weights_work import describe_weights
 
     lines, intact = describe_weights(name, as_json=as_json)

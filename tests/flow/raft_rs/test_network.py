@@ -8,23 +8,10 @@ import torch.nn.functional as F
 
 from qrsc.flow.raft_rs.certainty import confidence, negative_log_likelihood
 from qrsc.flow.raft_rs.estimator import CPU_PIXELS, GPU_PIXELS, NeuralFlow, suitable_scale
-from qrsc.flow.raft_rs.network import FlowNetwork, NetworkSize, parameter_count
+from qrsc.flow.raft_rs.network import FlowNetwork, parameter_count
 from qrsc.flow.raft_rs.update import Upsampler
 
-TINY = NetworkSize(
-    stem=8,
-    widths=(16, 16, 16),
-    depths=(1, 1, 1),
-    matching=16,
-    fine_matching=8,
-    hidden=16,
-    fine_hidden=16,
-    levels=2,
-    radius=2,
-    fine_radius=1,
-    steps=2,
-    fine_steps=2,
-)
+from .tiny_network import TINY
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
-from qrsc.flow.raft_rs.network import NetworkSize
 from qrsc.learn.flow.pairs import FlowPairs, render_pairs
 from qrsc.simulate.camera.curves import polynomial_layers
 from qrsc.simulate.paint.atlas import build_atlas
@@ -12,20 +13,9 @@ from qrsc.simulate.paint.textures import band_limited
 from qrsc.simulate.render.surfaces import INFINITE, Scene, Surface, Surfaces
 from qrsc.timing import SCANS, Readout
 
-TINY = NetworkSize(
-    stem=8,
-    widths=(16, 16, 16),
-    depths=(1, 1, 1),
-    matching=16,
-    fine_matching=8,
-    hidden=16,
-    fine_hidden=16,
-    levels=2,
-    radius=2,
-    fine_radius=1,
-    steps=2,
-    fine_steps=1,
-)
+from ...flow.raft_rs.tiny_network import TINY as TINY_NETWORK
+
+TINY = replace(TINY_NETWORK, fine_steps=1)
 SIZE = (64, 96)
 
 

@@ -20,7 +20,7 @@ class FlowTrainingOptions(TrainingOptions):
         384,
         512,
     )
-    peak: Annotated[float, Option("Highest learning rate.")] = 4e-4
+    peak: Annotated[float, Option("Peak learning rate.")] = 4e-4
     pool: Annotated[int, Option("Rendered pairs kept on the device.", at_least=1)] = 2048
     uses: Annotated[float, Option("How often a pair is drawn on average before it is replaced.")] = 2.0
     architecture: Mapping[str, Any] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,8 @@ from qrsc.learn.flow.flow_task import FlowTask
 from qrsc.learn.flow.pairs import PairPool, PairSource, join_pairs
 from qrsc.learn.flow.world_pairs import WorldPairs
 from qrsc.learn.pool.world_settings import training_textures
-from qrsc.learn.trainer.run import (
-    WeightsFile,
-    data_seed,
-    fit,
-    initial_weights,
-    own_device,
-    own_rank,
-    require_lightning,
-    state_to_resume,
-    tensorboard_logger,
-    use_compiler,
-)
+from qrsc.learn.trainer import run
+from qrsc.learn.trainer.result import TrainingResult
 from qrsc.weights import load_strictly
 
 WEIGHTS = "flow.safetensors"
@@ -40,31 +30,9 @@ HELD_OUT_SEED = 12345  # of the pairs that are scored after the training; traini
 HELD_OUT_PAIRS = 32
 
 
-@dataclass(frozen=True)
-class FlowTrainingResult:
-    """A trained flow network and how well it does on pairs that it was not trained on.
-
-    Attributes:
-        network: with the exponential moving average of its weights.
-        weights: the file that they were saved in.
-        pairs: how many held-out pairs were scored.
-        scores: end-point errors of the network (`trained`) and of `dis`.
-    """
-
-    network: FlowNetwork
-    weights: Path
-    pairs: int
-    scores: Mapping[str, FlowScore]
-
-    def summary(self) -> str:
-        """The scores as a table, and where the weights are."""
-        heading = f"end-point errors in pixels on {self.pairs} pairs that were not trained on:"
-        return f"{heading}\n\n{score_table(self.scores)}\n\nwrote {self.weights}"
-
-
 def train_flow(
     output: Path, options: FlowTrainingOptions | None = None, *, progress: ProgressCallback | None = None
-) -> FlowTrainingResult | None:
+) -> TrainingResult[FlowNetwork, FlowScore] | None:
     """Train the flow network on random scenes that are rendered during the training.
 
     Args:
@@ -73,34 +41,36 @@ def train_flow(
         progress: called after each step.
 
     Returns:
-        The network and its scores; None in all processes but the first.
+        The network, with its end-point errors (`trained`) and those of `dis` on held-out pairs; None in all processes
+        but the first.
 
     Raises:
         ValueError: an option is wrong, or Lightning is missing.
         FileExistsError: the folder holds a training state and `resume` is not set.
     """
     options = options or FlowTrainingOptions()
-    require_lightning()
+    run.require_lightning()
     height, width = options.size
     if height % MULTIPLE or width % MULTIPLE:
         raise ValueError(f"both sides of --size must be multiples of {MULTIPLE}; got {width}x{height}.")
-    textures = training_textures(options.textures, own_device())
+    textures = training_textures(options.textures, run.own_device())
     network = fit_flow(
         output,
         WorldPairs(textures, options.size, scenes=options.scenes),
         options,
-        start=initial_weights(options.start),
-        logger=tensorboard_logger(output) if options.tensorboard else False,
+        start=run.initial_weights(options.start),
+        logger=run.tensorboard_logger(output) if options.tensorboard else False,
         progress=progress,
     )
-    if own_rank(options.devices) > 0:
+    if run.own_rank(options.devices) > 0:
         return None
     render = WorldPairs(textures, options.size, scenes=4, frames=2)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     pairs = join_pairs([render(generator) for _ in range(HELD_OUT_PAIRS // render.scenes)])
     estimators = {"trained": NeuralFlow(network), "dis": load_flow("dis")}
     scores = {name: score_flow(flow, pairs) for name, flow in estimators.items()}
-    return FlowTrainingResult(network, output / WEIGHTS, len(pairs), scores)
+    heading = f"end-point errors in pixels on {len(pairs)} pairs that were not trained on:"
+    return TrainingResult(network, output / WEIGHTS, len(pairs), scores, heading, score_table(scores))
 
 
 def fit_flow(
@@ -125,7 +95,7 @@ def fit_flow(
     Returns:
         The network with the exponential moving average of its weights.
     """
-    state = state_to_resume(folder, options.resume)
+    state = run.state_to_resume(folder, options.resume)
     torch.manual_seed(options.seed)
     size = NetworkSize(**options.architecture)
     network = FlowNetwork(size)
@@ -138,13 +108,13 @@ def fit_flow(
             render.progress = share
 
     follow(0.0 if state is None else options.schedule().progress(state.minutes, state.step))
-    device = own_device()
-    seed = data_seed(options.seed, state, options.devices)
+    device = run.own_device()
+    seed = run.data_seed(options.seed, state, options.devices)
     with PairPool(render, capacity=options.pool, device=device, uses=options.uses, seed=seed) as pool:
-        average = fit(
-            FlowTask(network, pool, batch=options.batch, compiled=use_compiler(options, device)),
+        average = run.fit(
+            FlowTask(network, pool, batch=options.batch, compiled=run.use_compiler(options, device)),
             options,
-            WeightsFile(folder / WEIGHTS, {"size": json.dumps(asdict(size))}),
+            run.WeightsFile(folder / WEIGHTS, {"size": json.dumps(asdict(size))}),
             state,
             logger=logger,
             before_step=follow,

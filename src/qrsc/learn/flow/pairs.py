@@ -10,6 +10,7 @@ from torch import Tensor
 
 from qrsc.learn.pool.augment import photometric
 from qrsc.learn.pool.pool import Pool
+from qrsc.learn.pool.tensor_batch import TensorBatch
 from qrsc.simulate.render.rows import render_rs
 from qrsc.simulate.render.surfaces import Scene
 from qrsc.simulate.render.truth import rs_flow
@@ -19,7 +20,7 @@ PairSource = Callable[[torch.Generator], "FlowPairs"]
 
 
 @dataclass(frozen=True)
-class FlowPairs:
+class FlowPairs(TensorBatch):
     """A batch of frame pairs with true flows.
 
     Attributes:
@@ -37,17 +38,6 @@ class FlowPairs:
     backward_visible: Tensor
     forward_known: Tensor
     backward_known: Tensor
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def __getitem__(self, index: Tensor | slice) -> FlowPairs:
-        """A subset of the pairs."""
-        return FlowPairs(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> FlowPairs:
-        """The same pairs on another device."""
-        return FlowPairs(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     @property
     def both_flows(self) -> Tensor:

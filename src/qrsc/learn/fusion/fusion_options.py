@@ -60,7 +60,7 @@ class FusionTrainingOptions(TrainingOptions):
         None
     )
     layout: Annotated[LayoutName | None, Option("File layout of the data set.")] = None
-    split: Annotated[Split | None, Option("Use this split of the data set only.")] = None
+    split: Annotated[Split | None, Option("Use only this split of the data set.")] = None
     share: Annotated[
         float,
         Option("Share of the samples that come from the data set; the others are rendered.", at_least=0.0, at_most=1.0),
@@ -68,7 +68,7 @@ class FusionTrainingOptions(TrainingOptions):
     teacher: Annotated[
         str | None, Option("Also learn from the results of this fusion network (distillation).", metavar="NAME|FILE")
     ] = None
-    peak: Annotated[float, Option("Highest learning rate.", by_recipe=True)] = 5e-4
+    peak: Annotated[float, Option("Peak learning rate.", by_recipe=True)] = 5e-4
     pool: Annotated[int, Option("Rendered samples kept on the device.", at_least=1)] = 1536
     uses: Annotated[float, Option("How often a sample is drawn on average before it is replaced.")] = 4.0
     architecture: Mapping[str, Any] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +32,8 @@ from qrsc.learn.fusion.sample_scores import FusionScore, fusion_table, score_fus
 from qrsc.learn.fusion.samples import SamplePool, SampleSource, join_samples
 from qrsc.learn.fusion.world_samples import INNER_SHARES, WorldSamples
 from qrsc.learn.pool.world_settings import training_textures
-from qrsc.learn.trainer.run import (
-    WeightsFile,
-    data_seed,
-    fit,
-    initial_weights,
-    own_device,
-    own_rank,
-    require_lightning,
-    state_to_resume,
-    tensorboard_logger,
-    use_compiler,
-)
+from qrsc.learn.trainer import run
+from qrsc.learn.trainer.result import TrainingResult
 from qrsc.weights import load_strictly
 
 WEIGHTS = "fusion.safetensors"
@@ -51,49 +41,26 @@ HELD_OUT_SEED = 12345  # of the samples that are scored after the training; trai
 HELD_OUT_SAMPLES = 24
 
 
-@dataclass(frozen=True)
-class FusionTrainingResult:
-    """A trained fusion network and how well it does on samples that it was not trained on.
-
-    Attributes:
-        network: with the exponential moving average of its weights.
-        weights: the file that they were saved in.
-        samples: how many held-out samples were scored.
-        scores: PSNR of the centre frame alone (`none`), of the mean, and of the network by its name.
-    """
-
-    network: FusionNetwork
-    weights: Path
-    samples: int
-    scores: Mapping[str, FusionScore]
-
-    def summary(self) -> str:
-        """The scores as a table, and where the weights are."""
-        heading = f"PSNR in dB on {self.samples} simulated samples that were not trained on:"
-        return f"{heading}\n\n{fusion_table(self.scores)}\n\nwrote {self.weights}"
-
-
 def train_fusion(
     output: Path, options: FusionTrainingOptions | None = None, *, progress: ProgressCallback | None = None
-) -> FusionTrainingResult | None:
+) -> TrainingResult[FusionNetwork, FusionScore] | None:
     """Train a fusion network on frames of random scenes, or of a data set, that are corrected during the training.
 
     Args:
         output: folder; gets `fusion.safetensors` (half precision) and the training state.
-        options: see there; None for the defaults.
-        progress: called after each step.
+        options, progress: as for `train_flow`.
 
     Returns:
-        The network and its scores; None in all processes but the first.
+        The network, with its PSNR on held-out simulated samples, beside those of the centre frame alone (`none`) and
+        of the mean; None in all processes but the first.
 
     Raises:
-        ValueError: an option is wrong, or Lightning is missing.
-        FileExistsError: the folder holds a training state and `resume` is not set.
+        ValueError, FileExistsError: as for `train_flow`.
     """
     options = options or FusionTrainingOptions()
-    require_lightning()
+    run.require_lightning()
     _require_crop_and_terms(options)
-    device = own_device()
+    device = run.own_device()
     folders = _folder_samples(options, device)
     teacher = None if options.teacher is None else _fusion_network(options.teacher)
     textures = training_textures(options.textures, device)
@@ -109,19 +76,20 @@ def train_fusion(
         output,
         worlds if folders is None else MixedSamples(folders, worlds, options.share),
         options,
-        start=initial_weights(options.start),
+        start=run.initial_weights(options.start),
         teacher=teacher,
-        logger=tensorboard_logger(output) if options.tensorboard else False,
+        logger=run.tensorboard_logger(output) if options.tensorboard else False,
         progress=progress,
     )
-    if own_rank(options.devices) > 0:
+    if run.own_rank(options.devices) > 0:
         return None
     render = replace(worlds, scenes=4, frames=5, clips=INNER_SHARES)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     samples = join_samples([render(generator) for _ in range(HELD_OUT_SAMPLES // 4)])
     fusions = {"none": None, "mean": mean_fusion, options.network: NetworkFusion(network)}
     scores = {name: score_fusion(fusion, samples) for name, fusion in fusions.items()}
-    return FusionTrainingResult(network, output / WEIGHTS, len(samples), scores)
+    heading = f"PSNR in dB on {len(samples)} simulated samples that were not trained on:"
+    return TrainingResult(network, output / WEIGHTS, len(samples), scores, heading, fusion_table(scores))
 
 
 def fit_fusion(
@@ -149,14 +117,14 @@ def fit_fusion(
     Returns:
         The network with the exponential moving average of its weights.
     """
-    state = state_to_resume(folder, options.resume)
+    state = run.state_to_resume(folder, options.resume)
     torch.manual_seed(options.seed)
     network = build_network(options.network, dict(options.architecture))
     if start is not None:
         load_strictly(network, start, "the weights to start from")
-    device = own_device()
+    device = run.own_device()
     arrange(network.to(device))
-    seed = data_seed(options.seed, state, options.devices)
+    seed = run.data_seed(options.seed, state, options.devices)
     with SamplePool(render, capacity=options.pool, device=device, uses=options.uses, seed=seed) as pool:
         pool.crop = options.crop
         task = FusionTask(
@@ -166,7 +134,7 @@ def fit_fusion(
             batch=options.batch,
             scaling=options.scaling,
             unseen_weight=options.unseen_weight,
-            compiled=use_compiler(options, device),
+            compiled=run.use_compiler(options, device),
             fewer=options.fewer,
             teacher=None if teacher is None else teacher.to(device),
             teacher_weight=options.teacher_weight,
@@ -178,10 +146,10 @@ def fit_fusion(
             "motion": options.motion,
             "interpolation": options.interpolation,
         }
-        average = fit(
+        average = run.fit(
             task,
             options,
-            WeightsFile(folder / WEIGHTS, notes),
+            run.WeightsFile(folder / WEIGHTS, notes),
             state,
             # Not every batch uses every weight: with one frame the masks have no effect.
             strategy="ddp_find_unused_parameters_true",

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from qrsc.fusion import AlignedFrames
 from qrsc.learn.pool.pool import Pool
+from qrsc.learn.pool.tensor_batch import TensorBatch
 
 SampleSource = Callable[[torch.Generator], "FusionSamples"]
 
 
 @dataclass(frozen=True)
-class FusionSamples:
+class FusionSamples(TensorBatch):
     """A batch of samples: T aligned frames, of which the middle one is the centre, and the true frame.
 
     Attributes:
@@ -38,17 +39,6 @@ class FusionSamples:
     truth: Tensor
     seen: Tensor
     side: Tensor
-
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    def __getitem__(self, index: Tensor | slice) -> FusionSamples:
-        """A subset of the samples."""
-        return FusionSamples(*(getattr(self, field.name)[index] for field in fields(self)))
-
-    def to(self, device: torch.device | str) -> FusionSamples:
-        """The same samples on another device."""
-        return FusionSamples(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     def aligned(self, chosen: slice | None = None) -> AlignedFrames:
         """The input of a fusion: all frames, or some that include the centre."""

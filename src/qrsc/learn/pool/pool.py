@@ -6,24 +6,16 @@ import threading
 from collections.abc import Callable
 from dataclasses import fields
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from qrsc.backend.cuda_graphs import unrecorded
+from qrsc.learn.pool.tensor_batch import TensorBatch
 from qrsc.simulate.output.sets import require_free_seed
 
-
-class Samples(Protocol):
-    """A dataclass of tensors, all with the samples along their first dimension."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __len__(self) -> int: ...
-
-
-Batch = TypeVar("Batch", bound=Samples)
+Batch = TypeVar("Batch", bound=TensorBatch)
 AnyPool = TypeVar("AnyPool", bound="Pool[Any]")
 
 

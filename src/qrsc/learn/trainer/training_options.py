@@ -45,32 +45,33 @@ class TrainingOptions:
     """
 
     minutes: Annotated[
-        float | None, Option("Stop this run after so many minutes; continue it later with --resume.")
+        float | None, Option("Stop this run after this many minutes; continue it later with --resume.")
     ] = None
     total_minutes: Annotated[
         float | None,
-        Option("Minutes of the whole training, over which the learning rate falls; --minutes if not given."),
+        Option("Minutes of the whole training, over which the learning rate decays; --minutes if not given."),
     ] = None
     steps: Annotated[int, Option("Optimiser steps of the whole training.", at_least=1)] = 100_000
     batch: Annotated[int, Option("Samples per step and device.", at_least=1)] = 16
     size: Annotated[tuple[int, int], Option("Size of the rendered frames.", metavar="WxH")] = (384, 512)
     textures: Annotated[
-        Path | None, Option("Photographs to cover surfaces with, in addition to painted textures.", metavar="FOLDER")
+        Path | None, Option("Photographs to use as textures, in addition to painted ones.", metavar="FOLDER")
     ] = None
     start: Annotated[
         str | None, Option("Initialise with these weights instead of random ones.", metavar="NAME|FILE")
     ] = None
     resume: Annotated[bool, Option("Continue from the training state in OUT.")] = False
-    peak: Annotated[float, Option("Highest learning rate.")] = 5e-4
+    peak: Annotated[float, Option("Peak learning rate.")] = 5e-4
     scenes: Annotated[int, Option("Scenes rendered at a time.", at_least=1)] = 16
     pool: Annotated[int, Option("Rendered samples kept on the device.", at_least=1)] = 2048
     uses: Annotated[float, Option("How often a sample is drawn on average before it is replaced.")] = 2.0
     compiled: Annotated[
         bool | None, Option("Use torch.compile; if not given, on a GPU only.", names="--compile/--no-compile")
     ] = None
-    devices: Annotated[int, Option("GPUs of this machine.", at_least=1)] = 1
+    devices: Annotated[int, Option("Number of GPUs per machine.", at_least=1)] = 1
     nodes: Annotated[
-        int, Option("Machines; start the command on each, as Lightning's documentation describes.", at_least=1)
+        int,
+        Option("Number of machines; start the command on each, as Lightning's documentation describes.", at_least=1),
     ] = 1
     tensorboard: Annotated[bool, Option("Also write TensorBoard logs to OUT.")] = False
     seed: Annotated[int, Option("Random seed of the initialisation and the data.", at_least=0)] = 0
