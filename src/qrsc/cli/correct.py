@@ -51,16 +51,14 @@ def correct(
     ] = None,
     strength: Annotated[
         float,
-        typer.Option(
-            metavar="FRACTION", min=0.0, max=1.0, show_default=False, help="Share of the correction, 0 to 1*."
-        ),
+        typer.Option(metavar="FRACTION", min=0.0, max=1.0, show_default=False, help="How much to correct: 0 to 1*."),
     ] = 1.0,
     border: Annotated[
         BorderOption, typer.Option(metavar="HOW", show_default=False, help="fill*, crop, repeat or transparent.")
     ] = "fill",
     margin: Annotated[
         float,
-        typer.Option(metavar="FRACTION", show_default=False, help="Share of each side that crop cuts off: 0.04*."),
+        typer.Option(metavar="FRACTION", show_default=False, help="What crop cuts off each side: 0.04*."),
     ] = 0.04,
     start: clip.Start = None,
     end: clip.End = None,
@@ -74,9 +72,7 @@ def correct(
     ] = "invert",
     unsure: Annotated[
         UnsureOption,
-        typer.Option(
-            metavar="NAME", show_default=False, help="Uncertain regions fall back to linear* motion or the input."
-        ),
+        typer.Option(metavar="NAME", show_default=False, help="Uncertain regions use linear* motion, or the input."),
     ] = "linear",
     frames: Annotated[
         int,

@@ -28,7 +28,7 @@ def slowmo(
     output: clip.Output,
     factor: Annotated[
         int,
-        typer.Option(metavar="N", min=1, max=64, help="Output frames per input frame, 1 to 64.", show_default=False),
+        typer.Option(metavar="N", min=1, max=64, help="Frames out per frame in, 1 to 64.", show_default=False),
     ],
     keep: Annotated[
         KeepOption, typer.Option(metavar="WHAT", show_default=False, help="rate* (N times longer) or duration.")

@@ -100,8 +100,8 @@ class Corrector:
             raise ValueError(f"strength must be from 0 (nothing) to 1 (all of the correction), got {strength!r}.")
         if tau is not None and not EARLIEST <= tau <= LATEST:
             raise ValueError(
-                f"tau must be a time from {EARLIEST:g} to {LATEST:g} frame intervals after the frame's start, within its "
-                f"neighbours; got {tau!r}."
+                f"tau must be a time from {EARLIEST:g} to {LATEST:g} frame intervals after the frame's start, within "
+                f"its neighbours; got {tau!r}."
             )
         basis = None if preset is None else get_preset(preset)
         if field_scale is None:
