@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from qrsc.fusion import load_fusion, mean_fusion
 from qrsc.fusion.denoise import anchored, calmed
-from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures
+from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures, fine_detail
 from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, weighted_mean
 from qrsc.fusion.networks import NetworkFusion, build_network
 from qrsc.weights import WeightsError, shipped_weights
@@ -46,6 +46,47 @@ def test_untrained_it_is_the_mean_of_calmed_frames_and_gates_bring_their_detail_
     assert float((restored - mean).abs().mean()) > 0.01
     with pytest.raises(ValueError, match="no removed detail"):
         network(aligned)
+
+
+def test_untrained_bands_are_the_mean_and_anchored_it_still_is() -> None:
+    aligned = aligned_frames(3, (30, 41))
+    expected = mean_fusion(aligned)
+    fused = NetworkFusion(LiteNetwork(replace(TINY, bands=True)))(aligned)
+    assert float((fused.image - expected.image).abs().max()) < 1e-3
+    aligned = replace(aligned, valid=torch.ones_like(aligned.valid))  # no frame ends anywhere
+    network = LiteNetwork(replace(TINY, bands=True, anchor=True))
+    plain = mean_fusion(aligned).image
+    torch.testing.assert_close(NetworkFusion(network)(aligned).image, anchored(plain, aligned), atol=1e-3, rtol=0)
+
+
+def test_fine_detail_has_weights_of_its_own() -> None:
+    aligned = aligned_frames(3, (48, 64))
+    aligned = replace(aligned, valid=torch.ones_like(aligned.valid))
+    network = LiteNetwork(replace(TINY, bands=True, polish=0)).eval()
+    taps = network.options.kernel**2
+    with torch.no_grad():
+        # Scores of what is fine by the first feature, and that is made to be 1 in the centre frame alone.
+        network.head.weight[(taps + 1) * 16 :, 0] = 30.0
+    each = torch.zeros(3, 8, 12, 16)
+    each[1, 0] = 1.0
+    network._features = lambda *_: each  # type: ignore[method-assign]  # known ones
+    torch.nn.init.dirac_(network.finish.weight)
+    assert network.finish.bias is not None
+    torch.nn.init.zeros_(network.finish.bias)
+    with torch.no_grad():
+        fused = network(aligned)
+    mean, own = mean_fusion(aligned).image, aligned.frames[:, 1]
+    fine = fine_detail(torch.stack([mean, own], 1))
+    torch.testing.assert_close(fused, mean - fine[:, 0] + fine[:, 1], atol=2e-3, rtol=0)
+    assert float((own - mean).abs().mean()) > 0.005
+
+
+def test_fine_detail_by_hand() -> None:
+    ramp = torch.linspace(0.0, 1.0, 40).reshape(1, 1, 1, 1, 40).expand(1, 2, 3, 30, 40)
+    assert float(fine_detail(ramp)[..., 8:-8].abs().max()) < 1e-6, "what is smooth is not fine"
+    stripes = torch.zeros(1, 1, 3, 30, 40)
+    stripes[..., ::2] = 1.0
+    torch.testing.assert_close(fine_detail(stripes)[..., 8:-8], (stripes - 0.5)[..., 8:-8])
 
 
 @pytest.mark.parametrize("colour", [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.9, 0.1, 0.3)])

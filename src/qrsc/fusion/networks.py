@@ -91,16 +91,17 @@ class NetworkFusion:
                 self._graphs.clear()
         height, width = frames.shape[-2:]
         aligned = _with_full_fields(_float32(aligned))
-        calm = self._calmed(aligned) if self.network.options.calm else None
-        padded = _padded(aligned if calm is None else calm)
+        options = self.network.options
+        aligned = self._calmed(aligned) if options.calm else aligned
+        padded = _padded(aligned)
         mean = self.network.input_mean(padded)
         if self.tile is None or max(height, width) <= self.tile:
             fused = self._fused(padded, mean)
         else:
             fused = self._in_tiles(padded, mean, self.tile)
         fused = fused[..., :height, :width]
-        if calm is not None:
-            fused = self._anchored(fused, calm)
+        if options.calm or options.anchor:
+            fused = self._anchored(fused, aligned)
         self.fallback = self._fallback(frames)
         return Warped(fused.clamp(0.0, 1.0).to(frames.dtype), aligned.valid.any(1))
 

@@ -178,6 +178,23 @@ def test_worlds_give_samples_that_are_nearly_their_truth(world_samples: FusionSa
         WorldSamples(TEXTURES(), (48, 64), clips={"half": 1.0})
 
 
+@pytest.mark.parametrize("camera", [0.0, 1.0])
+def test_the_truth_can_be_as_grainy_as_the_frames(camera: float) -> None:
+    def rendered(grainy: bool, noise: float = 0.2) -> FusionSamples:
+        effects = ("blur", "noise") if noise else ("blur",)
+        # The generator is asked for the truth's noise behind all else of a call with one sample.
+        render = WorldSamples(TEXTURES(), (48, 64), None, scenes=1, frames=5, camera=camera, effects=effects)
+        render.noise, render.grainy_truth = noise, grainy
+        return render(torch.Generator().manual_seed(5))
+
+    clean, grainy = rendered(False), rendered(True)
+    torch.testing.assert_close(clean.frames, grainy.frames)
+    grain = grainy.truth - clean.truth
+    assert 1e-3 < float(grain.std()) < 0.2
+    assert abs(float(grain.mean())) < 0.02
+    assert torch.equal(rendered(False, 0.0).truth, rendered(True, 0.0).truth), "without noise there is no grain"
+
+
 @pytest.mark.parametrize(("kind", "seed"), [("whole", 0), ("three", 0), ("end", 0), ("end", 1), ("pair", 0)])
 def test_frames_of_a_clip_are_aligned_by_what_it_has(monkeypatch: pytest.MonkeyPatch, kind: str, seed: int) -> None:
     clips: list[int] = []

@@ -18,10 +18,12 @@ from qrsc.fusion.blocks import FIELD_SCALE, INVALID, Pictures, start_at_zero
 from qrsc.fusion.denoise import restored, visible_detail
 from qrsc.fusion.lite.polish import UNLIKE_SCALE, Polish
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
+from qrsc.image.blur import binomial_blur
 
 STRIDE = 4  # of the finest features, in pixels of the frame
 # Frames that disagree have weights down to e^-40 in the mean; the network must be able to raise them again.
 LEAST_PRIOR = -2.0 * INVALID
+BLUR_STEPS = (1, 2, 4)  # of the binomial blurs that separate smooth from fine detail: together sigma 3.2 pixels
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class LiteOptions:
         kernel: side of the kernels, in pixels.
         calm: for denoised frames (see `qrsc.fusion.denoise.calmed`); not in the paper. The removed detail is an input,
             and the network decides how much of it is restored.
+        bands: fine detail has weights of its own. Low frequencies are best averaged over frames; fine detail is best
+            taken from the centre frame, except where that frame does not show the pixel.
+        anchor: for frames that are not denoised: give the result the colours of their mean; see
+            `qrsc.fusion.denoise.anchored`. Denoised frames always get them.
         polish, polishes: channels of the refining convolutions, and number of pairs; 0 channels is no refinement.
     """
 
@@ -41,6 +47,8 @@ class LiteOptions:
     depths: tuple[int, int, int] = (1, 1, 2)
     kernel: int = 3
     calm: bool = True
+    bands: bool = False
+    anchor: bool = False
     polish: int = 40
     polishes: int = 5
 
@@ -64,7 +72,7 @@ class LiteNetwork(nn.Module):
         self.from_middle = nn.Conv2d(middle, fine, 1)
         self.up_fine = Blocks(fine, options.depths[0])
         self.finish = nn.Conv2d(fine, fine, 3, padding=1)
-        self.head = nn.Conv2d(fine, (taps + 1) * STRIDE**2 + 2 * options.calm, 1)
+        self.head = nn.Conv2d(fine, (taps + 1 + options.bands) * STRIDE**2 + 2 * options.calm, 1)
         # PyTorch's default initialisation everywhere else gives features of about 0.1. With features of 1, as in
         # RSA^2-Net, a step changes the kernels ten times as much: overfitting to eight samples, +0.3 dB after 200 steps
         # instead of +3.2.
@@ -91,8 +99,12 @@ class LiteNetwork(nn.Module):
         if self.options.calm:
             frames = restored(aligned, gates.to(frames.dtype).reshape(*frames.shape[:2], *gates.shape[1:]))
         filtered = filter_pictures(frames.flatten(0, 1), kernels).reshape(frames.shape)
-        weight = torch.softmax(prior + scores.to(prior.dtype).reshape(prior.shape), 1)
+        scores = scores.to(prior.dtype).reshape(*frames.shape[:2], -1, *frames.shape[-2:])
+        weight, fine_weight = (torch.softmax(prior + each, 1) for each in (scores[:, :, :1], scores[:, :, -1:]))
         fused = (weight * filtered).sum(1)
+        if self.options.bands:
+            fused = fused + ((fine_weight - weight) * fine_detail(filtered)).sum(1)
+            weight = fine_weight
         if not self.options.polish:
             return fused
         each = features.reshape(*frames.shape[:2], *features.shape[1:])
@@ -125,13 +137,14 @@ class LiteNetwork(nn.Module):
         return result
 
     def _read(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Kernels `[B T, K K, H, W]`, scores `[B T, 1, H, W]` and, for calmed frames, gates `[B T, 2, H, W]`."""
+        """Kernels `[B T, K K, H, W]`, scores `[B T, 1 or 2, H, W]` and, for calmed frames, gates `[B T, 2, H, W]`."""
         found = self.head(features).float()
         dense, smooth = found.split([found.shape[1] - 2 * self.options.calm, 2 * self.options.calm], 1)
         dense = F.pixel_shuffle(dense, STRIDE)
         if self.options.calm:
             smooth = F.interpolate(smooth, scale_factor=float(STRIDE), mode="bilinear", align_corners=False)
-        return dense[:, :-1], dense[:, -1:], smooth
+        weights = 1 + self.options.bands
+        return dense[:, :-weights], dense[:, -weights:], smooth
 
 
 class Blocks(nn.Module):
@@ -180,6 +193,14 @@ def filter_pictures(pictures: Tensor, kernels: Tensor) -> Tensor:
         row, column = divmod(tap, side)
         total = total + kernels[:, tap : tap + 1] * padded[..., row : row + height, column : column + width]
     return total
+
+
+def fine_detail(frames: Tensor) -> Tensor:
+    """What a blur of about 3 pixels removes from frames `[B, T, 3, H, W]`; the same shape."""
+    smooth = frames.flatten(0, 1)
+    for step in BLUR_STEPS:
+        smooth = binomial_blur(smooth, step)
+    return frames - smooth.reshape(frames.shape)
 
 
 def _doubled(features: Tensor) -> Tensor:

@@ -42,6 +42,8 @@ class Rsa2Options:
         prior: masks are learned on top of the weights of `mean_fusion`; not in the paper.
         calm: for denoised frames (see `qrsc.fusion.denoise.calmed`); not in the paper. The removed detail is an input,
             and the network decides how much of it is restored.
+        anchor: for frames that are not denoised: give the result the colours of their mean; see
+            `qrsc.fusion.denoise.anchored`. Denoised frames always get them.
         mask_width: channels of the hidden layer behind the masks; 1 for the paper's number of parameters.
     """
 
@@ -61,6 +63,7 @@ class Rsa2Options:
     prior: bool = True
     mask_width: int = 25
     calm: bool = True
+    anchor: bool = False
 
     def __post_init__(self) -> None:
         if self.encoder not in ENCODERS:

@@ -109,11 +109,13 @@ class FusionTask:
         """
         forward: Callable[[AlignedFrames], Tensor] = network if compiled is None else compiled
         aligned = samples.aligned(chosen)
-        if not network.options.calm:
-            return forward(aligned).float()
-        with self._full_precision():
-            aligned = calmed(aligned)
+        options = network.options
+        if options.calm:
+            with self._full_precision():
+                aligned = calmed(aligned)
         fused = forward(aligned).float()
+        if not (options.calm or options.anchor):
+            return fused
         with self._full_precision():
             return anchored(fused, aligned)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 import torch.nn.functional as F
@@ -74,6 +74,10 @@ class WorldSamples:
         speeds: range in per cent of the width per frame interval, log-uniform.
         gammas: range of the readout ratio, uniform.
         camera: share of the calls that simulate lens, sensor and compression.
+        effects: what the camera adds, of `qrsc.simulate.camera.sensor.EFFECTS`.
+        noise: largest standard deviation of the noise of the other calls.
+        grainy_truth: the truth has noise like the frames, but of its own. A network trained with noisy frames and a
+            clean truth learns to denoise, and removes fine detail with the noise.
         clips: share of the calls for each kind of clip; see `CLIP_SHARES`.
         motion: the motion model that corrects the frames to one instant; see `Alignment`.
         interpolation: of the frames.
@@ -89,6 +93,9 @@ class WorldSamples:
     speeds: tuple[float, float] = SPEEDS
     gammas: tuple[float, float] = GAMMAS
     camera: float = CAMERA_SHARE
+    effects: Sequence[str] = CAMERA_EFFECTS
+    noise: float = NOISE
+    grainy_truth: bool = False
     clips: Mapping[str, float] = field(default_factory=lambda: CLIP_SHARES)
     motion: AlignmentMotion = "path"
     interpolation: Interpolation = "bicubic"
@@ -117,8 +124,8 @@ class WorldSamples:
             [render_rs(scene, readout, k, exposure=exposure, exposures=5) for k in range(self.frames)], 1
         )
         filmed = rand["camera"] < self.camera
-        camera = sample_sensor(self.scenes, self.frames, generator, effects=CAMERA_EFFECTS if filmed else ())
-        noise = NOISE * rand["noise"] ** 2
+        camera = sample_sensor(self.scenes, self.frames, generator, effects=self.effects if filmed else ())
+        noise = self.noise * rand["noise"] ** 2
         frames = in_bytes(apply_sensor(frames, camera, generator) if filmed else _noisy(frames, noise, generator))
         flows: list[ConfidentFlows] = []
         if self.motion == "none":
@@ -145,6 +152,10 @@ class WorldSamples:
             align = clip(first, last) if whole is None else whole
             aligned = align(range(before - first, after + 1 - first), centre - before, tau)
             aligned = _completed(aligned, side)
+            truth = render_gs(scene, centre + tau, exposure=exposure, exposures=5)
+            truth = _through_camera(truth, camera, generator, self.grainy_truth)
+            if self.grainy_truth and not filmed:
+                truth = _noisy(truth, noise, generator)
             parts.append(
                 FusionSamples(
                     aligned.frames,
@@ -152,7 +163,7 @@ class WorldSamples:
                     aligned.valid,
                     aligned.time_distance,
                     torch.full((self.scenes,), taken.gamma, device=frames.device),
-                    _through_lens(render_gs(scene, centre + tau, exposure=exposure, exposures=5), camera, generator),
+                    truth,
                     distortion_field(scene, readout, centre, centre + tau)[1],
                     torch.full((self.scenes,), side, device=frames.device),
                 )
@@ -219,9 +230,12 @@ def _noisy(frames: Tensor, noise: float, generator: torch.Generator) -> Tensor:
     return frames + noise * (0.3 + frames.clamp_min(0.0).sqrt()) * grain
 
 
-def _through_lens(picture: Tensor, camera: Sensor, generator: torch.Generator) -> Tensor:
-    """The true frame `[B, 3, H, W]` with the blur of the camera's lens, without its noise and compression."""
-    return picture if camera.blur is None else apply_sensor(picture[:, None], Sensor(blur=camera.blur), generator)[:, 0]
+def _through_camera(picture: Tensor, camera: Sensor, generator: torch.Generator, grainy: bool) -> Tensor:
+    """The true frame `[B, 3, H, W]` with the lens blur of the camera, with its noise if grainy, not compressed."""
+    kept = replace(camera, quality=None, video=None) if grainy else Sensor(blur=camera.blur)
+    if all(getattr(kept, each.name) is None for each in fields(kept)):
+        return picture
+    return apply_sensor(picture[:, None], kept, generator)[:, 0]
 
 
 def _true_flows(scene: Scene, readout: Readout, count: int, generator: torch.Generator) -> list[ConfidentFlows]:

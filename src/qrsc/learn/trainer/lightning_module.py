@@ -206,13 +206,18 @@ class NetworkTraining(lightning.LightningModule):
         assert isinstance(optimizer, torch.optim.Optimizer)  # there is one
         return optimizer
 
+    @torch.no_grad()
     def _restore_optimizer(self, optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
         assert self._average is not None
         for slot, (name, parameter) in enumerate(self.network.named_parameters()):
             self._average[slot].copy_(state.average[name])
             if name in state.first_moments:
+                # In the memory format of the weights, perhaps channels last: a fused optimiser requires that.
+                moments = [torch.empty_like(parameter) for _ in range(2)]
+                for moment, stored in zip(moments, (state.first_moments, state.second_moments), strict=True):
+                    moment.copy_(stored[name])
                 optimizer.state[parameter] = {
                     "step": torch.tensor(float(state.step), device=parameter.device),
-                    "exp_avg": state.first_moments[name].to(parameter),
-                    "exp_avg_sq": state.second_moments[name].to(parameter),
+                    "exp_avg": moments[0],
+                    "exp_avg_sq": moments[1],
                 }
