@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from qrsc import weights
 from qrsc.cli.app import app
-from qrsc.cli.weights_work import describe_weights
+from qrsc.weights.describe import describe_weights
 
 
 def test_every_shipped_weight_is_listed_and_intact() -> None:

@@ -17,7 +17,7 @@ def weights(
     as_json: Annotated[bool, typer.Option("--json", help="Print the model cards as JSON.")] = False,
 ) -> None:
     """List the weights of the package and verify their files. Exits with code 1 if a file is damaged."""
-    from qrsc.cli.weights_work import describe_weights
+    from qrsc.weights.describe import describe_weights
 
     lines, intact = describe_weights(name, as_json=as_json)
     typer.echo(lines)

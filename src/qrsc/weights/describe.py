@@ -1,4 +1,4 @@
-"""The output of `qrsc weights`."""
+"""The weights of the package in words: one line each, a whole card, or JSON."""
 
 from __future__ import annotations
 
