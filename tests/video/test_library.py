@@ -11,11 +11,13 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from torch import Tensor
 from typer.testing import CliRunner
 
 import qrsc
 from qrsc.backend.progress import Progress
 from qrsc.cli.app import app
+from qrsc.flow import DisFlow, FlowPair
 from qrsc.media.reader import read_video
 
 from ..videos import Recipe, facts, make_video, seen, texture, texture_frames
@@ -79,6 +81,23 @@ def test_a_result_says_what_was_found_counted_and_timed(clip: Path, tmp_path: Pa
     assert {"decode", "flow", "motion", "warp", "fusion", "encode"} == set(result.seconds_by_work)
     assert result.seconds > 0
     assert json.loads(json.dumps(result.figures()))["left_out"] == ["audio track 1 (aac)"]
+
+
+class UnsureSearch(DisFlow):
+    """A search that admits something."""
+
+    def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
+        found = super().__call__(first, second)
+        self.fallback = "half of it was guessed"
+        return found
+
+
+def test_fallbacks_are_counted_with_their_reasons(clip: Path, tmp_path: Path) -> None:
+    result = qrsc.correct_video(clip, tmp_path / "out.mp4", gamma=0.8, preset="fast", flow=UnsureSearch())
+    assert "half of it was guessed (8 frames)" in result.fallbacks
+    assert any("one neighbour" in reason and reason.endswith("(2 frames)") for reason in result.fallbacks)
+    plain = qrsc.correct_video(clip, tmp_path / "plain.mp4", gamma=0.8, preset="fast")
+    assert not any("guessed" in reason for reason in plain.fallbacks)
 
 
 # --- progress and cancelling ---

@@ -140,14 +140,17 @@ class Tally:
         self.notes.append(line)
         warnings.warn(line, stacklevel=2)
 
+    def fell_back(self, *reasons: str | bool | None) -> None:
+        """Count a frame for each reason why something else was done than was asked for; False and None are none."""
+        self.reasons.update(reason for reason in reasons if isinstance(reason, str))
+
     def add(self, corrected: Corrected) -> None:
         """Count one frame."""
         self.frames += 1
         self.unchanged += corrected.unchanged
         self.cuts += corrected.after_cut
         self.repeated += corrected.repeats
-        if corrected.fallback:
-            self.reasons[corrected.fallback] += 1
+        self.fell_back(corrected.fallback)
         if corrected.unchanged:
             return
         # Written out: `norm` over two channels takes ten times as long.
