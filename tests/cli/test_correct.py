@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import cv2
@@ -147,9 +146,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             asked.update(options, readout=readout)
             asked.update({name: value for name, value in suggested.items() if options.get(name) is None})
             self.seconds = Seconds()
-
-        def resolved(self, device: torch.device) -> SimpleNamespace:
-            return SimpleNamespace(flow=None, fusion=None)
 
         def stream(self, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
             for frame, *_ in frames:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import torch
 
+_BETWEEN = "; "
+
 
 def fallback_of(part: object) -> str | None:
     """Why the latest call of an estimator or a fusion did not run as asked; None if it did, or if it cannot say."""
@@ -23,4 +25,9 @@ def in_float32(dtype: torch.dtype) -> str | None:
 
 def joined(*reasons: str | None) -> str | None:
     """Several reasons as one text; None if there is none."""
-    return "; ".join(reason for reason in reasons if reason) or None
+    return _BETWEEN.join(reason for reason in reasons if reason) or None
+
+
+def separated(text: str) -> list[str]:
+    """The reasons in a text of `joined`."""
+    return text.split(_BETWEEN)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from qrsc.backend.fallback import fallback_of, joined
 from qrsc.backend.prefetch import prefetch
 from qrsc.flow import ConfidentFlows, FlowPair, find_flows
 from qrsc.image.resize import reduced_size, resized_field, resized_picture
@@ -155,6 +156,9 @@ class Stream:
             self._resolved = self._resolve(newest.frame.device)
         first, second = (self._search_image(frame) for frame in (previous, newest))
         found = find_flows(self._resolved.flow, first, second, number)
+        reason = fallback_of(self._resolved.flow)
+        for frame in (previous, newest):
+            frame.flow_fallback = reason or frame.flow_fallback
         grid = self._grid(newest)
         forward, backward = (resized_field(flow, grid) for flow in found.flows)
         sure, back_sure = (None if each is None else resized_picture(each, grid) for each in found[1:])
@@ -263,7 +267,7 @@ class Stream:
             aligned.correction_fields[0, centre],
             unsure=float((own_motion.trajectory.confidence < UNSURE_BELOW).float().mean()),
             filled=1.0 - float(alone.valid.float().mean()),
-            fallback=own_motion.fallback,
+            fallback=joined(own_motion.fallback or None, frames[centre].flow_fallback, fallback_of(fusion)) or False,
         )
 
 

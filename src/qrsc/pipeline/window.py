@@ -36,6 +36,7 @@ class WindowFrame(FrameFlows):
         path: the camera path fitted to `measured`, once it is asked for.
         repeats: number of following frames that show the same picture.
         after_cut: the first frame of its shot, after a cut.
+        flow_fallback: why a flow of it was not found as asked; noted by the thread that found it.
     """
 
     frame: Tensor
@@ -49,6 +50,7 @@ class WindowFrame(FrameFlows):
     path: CameraPath | None = None
     repeats: int = 0
     after_cut: bool = False
+    flow_fallback: str | None = None
 
 
 def window_frame(frame: Tensor, time: float) -> WindowFrame:

@@ -9,13 +9,12 @@ from pathlib import Path
 import torch
 
 from qrsc.backend.device import choose_device
-from qrsc.backend.fallback import fallback_of
 from qrsc.backend.progress import CancelToken, ProgressCallback
 from qrsc.calibrate.decision import ChosenReadout
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
-from qrsc.pipeline import Corrected, Corrector
+from qrsc.pipeline import Corrector
 from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
 from qrsc.video.source import clip_info
@@ -71,13 +70,6 @@ class ClipJob:
         """Say which tracks the output cannot hold."""
         for track in tracks:
             self.tally.note(f"left out: {track}, which {self.output.suffix} files cannot hold")
-
-    def count(self, corrected: Corrected, corrector: Corrector) -> None:
-        """Count a frame, and what flow and fusion could not do as asked."""
-        self.tally.add(corrected)
-        if not corrected.unchanged:
-            resolved = corrector.resolved(self.device)
-            self.tally.fell_back(fallback_of(resolved.flow), fallback_of(resolved.fusion))
 
     def result(self, corrector: Corrector, left_out: tuple[str, ...], report: ReadReport) -> VideoResult:
         """What became of the clip, once all of it is written."""

@@ -185,7 +185,7 @@ def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: in
         with concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on):
             for corrected in corrector.stream(frames):
                 pass_on(_picture(corrected, waiting.popleft(), edges, crop, compared=job.compare is not None))
-                job.count(corrected, corrector)
+                job.tally.add(corrected)
                 stage.advance()
     return job.result(corrector, source.left_out, source.report)
 

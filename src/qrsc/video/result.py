@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qrsc.backend.fallback import separated
 from qrsc.pipeline import Corrected
 from qrsc.timing import Readout
 
@@ -140,17 +141,13 @@ class Tally:
         self.notes.append(line)
         warnings.warn(line, stacklevel=2)
 
-    def fell_back(self, *reasons: str | bool | None) -> None:
-        """Count a frame for each reason why something else was done than was asked for; False and None are none."""
-        self.reasons.update(reason for reason in reasons if isinstance(reason, str))
-
     def add(self, corrected: Corrected) -> None:
         """Count one frame."""
         self.frames += 1
         self.unchanged += corrected.unchanged
         self.cuts += corrected.after_cut
         self.repeated += corrected.repeats
-        self.fell_back(corrected.fallback)
+        self.reasons.update(separated(corrected.fallback) if corrected.fallback else ())
         if corrected.unchanged:
             return
         # Written out: `norm` over two channels takes ten times as long.

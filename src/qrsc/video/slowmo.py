@@ -127,7 +127,7 @@ def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> V
         with concurrent_io(source, target.take, target.on_frame, job.cancel) as (frames, pass_on):
             for time, result in corrector.between(frames, factor):
                 pass_on(_Instant(time, result.frame))
-                job.count(result, corrector)
+                job.tally.add(result)
                 stage.advance()
     return job.result(corrector, source.left_out, source.report)
 
