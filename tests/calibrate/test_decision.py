@@ -25,7 +25,7 @@ def clip(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stands in for a clip on disk and its estimate; what `calibrate_clip` was asked comes to lie under `asked`."""
     state: dict[str, Any] = {"found": FOUND, "camera": "", "asked": {}}
 
-    def opened(path: Path, fps: float | None = None) -> ClipSource:
+    def opened(path: Path, fps: float | None = None, info: object = None) -> ClipSource:
         return ClipSource(path, (1520, 2704), 29.97 if fps is None else fps, state["camera"])
 
     def calibrated(source: ClipSource, **asked: Any) -> Calibration:

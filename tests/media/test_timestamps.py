@@ -12,6 +12,8 @@ import pytest
 
 import qrsc
 from qrsc.media.clock import Clock, ClockReport, TrackClock
+from qrsc.media.probe import ClipInfo, probe
+from qrsc.media.truncation import missing_bytes
 
 from ..videos import Recipe, facts, make_video, seen, texture, texture_frames
 
@@ -168,3 +170,24 @@ def test_lists_of_files_text_and_pipes_are_no_videos(clip: Path, tmp_path: Path)
     os.mkfifo(tmp_path / "pipe.mp4")
     with pytest.raises(ValueError, match="save it to a file first"):
         qrsc.correct_video(tmp_path / "pipe.mp4", tmp_path / "out.mp4", gamma=0.5)
+
+
+def test_a_truncated_mp4_is_recognised_by_its_boxes(tmp_path: Path) -> None:
+    whole = make_video(tmp_path / "whole.mp4", Recipe(texture_frames(6)))
+    size = whole.stat().st_size
+    assert missing_bytes(whole) == 0
+    (tmp_path / "torn.mp4").write_bytes(whole.read_bytes()[: size - 100])
+    assert missing_bytes(tmp_path / "torn.mp4") == 100
+
+
+def test_a_clip_is_probed_once(clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: list[Path] = []
+
+    def counted(path: Path) -> ClipInfo:
+        probed.append(path)
+        return probe(path)
+
+    for room in ("qrsc.video.source", "qrsc.calibrate.grey_frames", "qrsc.media.reader"):
+        monkeypatch.setattr(f"{room}.probe", counted)
+    qrsc.correct_video(clip, tmp_path / "out.mp4", preset="fast")
+    assert probed == [clip]

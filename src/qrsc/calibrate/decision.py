@@ -10,6 +10,7 @@ from qrsc.calibrate.calibrate_clip import calibrate_clip
 from qrsc.calibrate.camera_table import CameraMode, choose_mode
 from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
+from qrsc.media.probe import ClipInfo
 from qrsc.timing import Readout, Scan
 
 # In the middle of the readouts of phones (0.3 to 0.9 at 30 fps), which makes the mean error smallest.
@@ -37,6 +38,7 @@ def readout_for_clip(
     camera: str | None,
     scan: Scan | None,
     fps: float | None,
+    info: ClipInfo | None = None,
     advance: Callable[[], None] | None = None,
 ) -> ChosenReadout:
     """The readout that a clip should be corrected with.
@@ -46,9 +48,10 @@ def readout_for_clip(
         camera: its camera, if the user named one; the estimate is then limited to values near the camera's.
         scan: its direction, if known; estimated if not.
         fps: its frame rate, in place of the file's own or where there is none.
+        info: of a video that has been probed before.
         advance: called for every frame that is read.
     """
-    clip = open_clip(source, fps)
+    clip = open_clip(source, fps, info)
     if camera is not None:
         mode, others = choose_mode(camera, size=clip.size, fps=clip.fps)
         found = calibrate_clip(clip, scan=scan, around=mode.gamma(clip.fps), advance=advance)

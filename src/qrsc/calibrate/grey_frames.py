@@ -17,7 +17,7 @@ from qrsc.calibrate.cells import Grey
 from qrsc.calibrate.exif import image_camera
 from qrsc.flow.dis import MIN_SIDE
 from qrsc.media.image_folder import list_frames, read_frame, read_frames
-from qrsc.media.probe import opened, probe
+from qrsc.media.probe import ClipInfo, opened, probe
 from qrsc.media.reader import ReadReport, read_pixels, read_video
 
 # Frames are downsampled to this length of their longer side for the flow: it is faster, and relative to the frame no
@@ -36,18 +36,20 @@ class ClipSource:
         size: `(height, width)` of its frames as stored.
         fps: frames per second; None for a folder.
         camera: maker and model as the file says, or an empty string.
+        info: of a video, if it has been probed.
     """
 
     path: Path
     size: tuple[int, int]
     fps: float | None
     camera: str
+    info: ClipInfo | None = None
 
     def frames(self) -> Iterator[Tensor]:
         """The frames `[3, H, W]`, RGB in [0, 1], as stored."""
         if self.path.is_dir():
             return (stored.frame for stored in read_frames(list_frames(self.path)))
-        return read_video(self.path)
+        return read_video(self.path, info=self.info)
 
     def grey_frames(self, most: int | None = None, advance: Callable[[], None] | None = None) -> Iterator[Grey]:
         """The frames in grey, `[h, w]`, downsampled if they are large."""
@@ -62,7 +64,8 @@ class ClipSource:
         """The frames `[H, W, 3]`, in 8 bits or in [0, 1]."""
         if self.path.is_dir():
             return (np.ascontiguousarray(frame.permute(1, 2, 0).numpy()) for frame in self.frames())
-        return read_pixels(self.path, ReadReport())  # damage is reported when the clip is corrected
+        # Damage is reported when the clip is corrected.
+        return read_pixels(self.path, ReadReport(), info=self.info)
 
 
 def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[int] | None) -> Grey:
@@ -79,16 +82,19 @@ def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[in
     return np.pad(picture, missing, mode="edge") if any(after for _, after in missing) else picture
 
 
-def open_clip(path: Path, fps: float | None = None) -> ClipSource:
-    """A video or a folder of images; a given frame rate comes before that of the file."""
+def open_clip(path: Path, fps: float | None = None, info: ClipInfo | None = None) -> ClipSource:
+    """A video or a folder of images; a given frame rate comes before that of the file.
+
+    `info` is that of a video which has been probed before.
+    """
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}.")
     if path.is_dir():
         first = list_frames(path)[0]
         height, width = read_frame(first).frame.shape[-2:]
         return ClipSource(path, (height, width), fps, _full_name(*image_camera(first)))
-    info = probe(path)
-    return ClipSource(path, info.size, info.fps if fps is None else fps, _named_camera(path))
+    info = probe(path) if info is None else info
+    return ClipSource(path, info.size, info.fps if fps is None else fps, _named_camera(path), info)
 
 
 def _named_camera(path: Path) -> str:

@@ -53,7 +53,7 @@ class ReadReport:
         """A sentence for everything that was lost or mended, after so many frames of a file."""
         found = []
         if self.damaged:
-            found.append(damage_message(self.damaged, path))
+            found.append(f"{self.damaged} packets of {path.name} are damaged and were left out.")
         if self.missing_bytes:
             found.append(
                 f"{path.name} is truncated: at least {self.missing_bytes} bytes are missing at its end. The {frames} "
@@ -143,17 +143,14 @@ def read_clip(
         warnings.warn(message, stacklevel=2)
 
 
-def damage_message(damaged: int, path: Path) -> str:
-    """One sentence on packets that were skipped."""
-    return f"{damaged} packets of {path.name} are damaged and were left out."
-
-
-def read_video(path: Path) -> Iterator[Tensor]:
+def read_video(path: Path, *, info: ClipInfo | None = None) -> Iterator[Tensor]:
     """The frames of a video, each `[3, H, W]` in [0, 1]; otherwise as `read_pixels`."""
-    return (torch.from_numpy(pixels).permute(2, 0, 1).float() / 255 for pixels in read_pixels(path))
+    return (torch.from_numpy(pixels).permute(2, 0, 1).float() / 255 for pixels in read_pixels(path, info=info))
 
 
-def read_pixels(path: Path, report: ReadReport | None = None) -> Iterator[npt.NDArray[np.uint8]]:
+def read_pixels(
+    path: Path, report: ReadReport | None = None, *, info: ClipInfo | None = None
+) -> Iterator[npt.NDArray[np.uint8]]:
     """The frames of a video, each `[H, W, 3]` in 8 bits, decoded as they are asked for.
 
     The pixels come as stored: a rotation tag is not applied.
@@ -161,12 +158,13 @@ def read_pixels(path: Path, report: ReadReport | None = None) -> Iterator[npt.ND
     Args:
         path: the video.
         report: counts damaged packets; without one there is a warning when the clip has been read to its end.
+        info: of the video, if it has been probed before.
 
     Raises:
         FileNotFoundError: there is no such file.
         MediaError: it cannot be decoded as a video.
     """
-    info = probe(path)
+    info = probe(path) if info is None else info
     with opened(path) as container:
         for item in read_clip(container, info, [], report=report):
             if isinstance(item, DecodedFrame):

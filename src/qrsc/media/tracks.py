@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qrsc.media.boxes import walk_boxes
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import Matrix
 from qrsc.media.probe import is_cover, pyav, video_stream
@@ -82,20 +83,7 @@ def set_rotation_in_file(path: Path, matrix: Matrix) -> None:
 
 def _boxes(file: io.BufferedRandom, start: int, end: int, kind: bytes) -> list[tuple[int, int]]:
     """Start and end of the content of every box of a kind, among the boxes from start to end."""
-    found = []
-    while start + 8 <= end:
-        file.seek(start)
-        size, name = struct.unpack(">I4s", file.read(8))
-        head = 8
-        if size == 1:
-            size, head = struct.unpack(">Q", file.read(8))[0], 16
-        size = size or end - start
-        if size < head:
-            break
-        if name == kind:
-            found.append((start + head, start + size))
-        start += size
-    return found
+    return [(box.start, box.end) for box in walk_boxes(file, start, end) if box.kind == kind]
 
 
 def _is_video(file: io.BufferedRandom, start: int, end: int) -> bool:

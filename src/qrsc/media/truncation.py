@@ -6,6 +6,8 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
+from qrsc.media.boxes import walk_boxes
+
 _SEGMENT = 0x18538067
 _UNKNOWN_SIZE = -1
 
@@ -21,29 +23,10 @@ def missing_bytes(path: Path) -> int:
         if head[:4] == b"RIFF" and len(head) >= 12:
             return max(0, struct.unpack("<I", head[4:8])[0] + 8 - size) if size < 1 << 32 else 0
         if head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"):
-            return _after_boxes(file, size)
+            return max(0, max((box.end for box in walk_boxes(file, 0, size)), default=0) - size)
         if head[:4] == b"\x1a\x45\xdf\xa3":
             return _after_segment(file, size)
     return 0
-
-
-def _after_boxes(file: BinaryIO, size: int) -> int:
-    """Walk the boxes of an MP4 file: each says where the next one begins."""
-    start = 0
-    while start + 8 <= size:
-        file.seek(start)
-        length, _ = struct.unpack(">I4s", file.read(8))
-        if length == 1:
-            wide = file.read(8)
-            if len(wide) < 8:
-                return 1
-            length = struct.unpack(">Q", wide)[0]
-        if length == 0:  # to the end of the file, however long that is
-            return 0
-        if length < 8:
-            return 0  # damaged, and not for us to judge
-        start += length
-    return max(0, start - size)
 
 
 def _after_segment(file: BinaryIO, size: int) -> int:

@@ -82,7 +82,7 @@ def choose_readout(
         given_ms = Readout.from_milliseconds(options.readout_ms, fps, scan or "top-down")
         return ChosenReadout(given_ms, "given in milliseconds")
     stage = Stage("calibrating", MOST_FRAMES, progress, cancel)
-    chosen = readout_for_clip(source, camera=options.camera, scan=scan, fps=fps, advance=stage.advance)
+    chosen = readout_for_clip(source, camera=options.camera, scan=scan, fps=fps, info=info, advance=stage.advance)
     say(chosen.message)
     if chosen.nothing_to_correct:
         return replace(chosen, readout=Readout(0.0, chosen.readout.scan))

@@ -80,9 +80,8 @@ class FolderTarget:
 class VideoTarget:
     """A video being written."""
 
-    def __init__(self, writer: VideoWriter, seconds: Seconds, rate: Fraction | None, bits: int) -> None:
+    def __init__(self, writer: VideoWriter, seconds: Seconds, bits: int) -> None:
         self._writer, self._seconds = writer, seconds
-        self._rate = rate
         self._bits = bits
         self._count = 0
 
@@ -136,7 +135,7 @@ def open_target(
                 chapters=isinstance(source, VideoSource) and source.start is None and source.end is None,
             )
         )
-        yield VideoTarget(writer, seconds, rate, encoding.layout.bits)
+        yield VideoTarget(writer, seconds, encoding.layout.bits)
 
 
 def require_output(source: Path, output: Path, *, compare: Path | None = None, overwrite: bool) -> None:
