@@ -64,6 +64,9 @@ def test_core_loads_no_codec_command_or_metric() -> None:
 
 
 def test_import_adds_little_to_torch() -> None:
-    # Processor time and the best of three: a busy machine must not fail the test. Measured 0.04 to 0.06 s.
-    code = "import time, torch; start = time.process_time(); from qrsc import *; print(time.process_time() - start)"
-    assert min(float(run_python(code).stdout) for _ in range(3)) < 0.3
+    # A ratio, because a busy machine stretches processor time, too. Measured 0.05.
+    code = (
+        "from time import process_time as now; start = now(); import torch; middle = now(); from qrsc import *; "
+        "print((now() - middle) / (middle - start))"
+    )
+    assert min(float(run_python(code).stdout) for _ in range(3)) < 0.25
