@@ -88,6 +88,10 @@ def correct(
         Path | None, typer.Option(metavar="FILE", show_default=False, help="Also write before and after side by side.")
     ] = None,
     overwrite: clip.Overwrite = False,
+    verify: Annotated[
+        bool | None,
+        typer.Option("--verify/--no-verify", show_default=False, help="Read the output again; as far as 5 % of time*."),
+    ] = None,
     progress: clip.Progress = "auto",
     quiet: clip.Quiet = False,
 ) -> None:

@@ -9,9 +9,12 @@ from typing import ParamSpec, TextIO
 
 import typer
 
+from qrsc.media.errors import VerificationError
+
 P = ParamSpec("P")
 
 BAD_INPUT = 2
+UNVERIFIED = 5  # exit code: the output was written, but is not what it should be
 
 
 def readable_errors(command: Callable[P, None]) -> Callable[P, None]:
@@ -27,6 +30,9 @@ def readable_errors(command: Callable[P, None]) -> Callable[P, None]:
             warnings.showwarning = _show_warning
             try:
                 command(*args, **kwargs)
+            except VerificationError as error:
+                typer.echo(f"error: {_one_line(error)}", err=True)
+                raise typer.Exit(UNVERIFIED) from error
             except (ValueError, OSError) as error:
                 typer.echo(f"error: {_one_line(error)}", err=True)
                 raise typer.Exit(BAD_INPUT) from error

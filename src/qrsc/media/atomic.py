@@ -183,11 +183,23 @@ def _renamed(work: Path, target: Path) -> bool:
 
 def _keep_beside(work: Path, target: Path) -> NoReturn:
     """Keep a result whose name was taken in the meantime under the next free name, and raise."""
-    number = 1
-    while (free := target.with_name(f"{target.stem}-{number}{target.suffix}")).exists():
-        number += 1
+    free = _free_name(target, "")
     os.rename(work, free)
     raise FileExistsError(f"{target} appeared while this was running, and was left alone; the result is {free}.")
+
+
+def keep_unverified(work: Path, target: Path) -> Path:
+    """Keep a result that is not what it should be beside its target, under a name that says so; returns that name."""
+    free = _free_name(target, ".unverified")
+    os.rename(work, free)
+    return free
+
+
+def _free_name(target: Path, addition: str) -> Path:
+    number = 1
+    while (free := target.with_name(f"{target.stem}{addition}-{number}{target.suffix}")).exists():
+        number += 1
+    return free
 
 
 @contextmanager

@@ -40,7 +40,12 @@ def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[
 
 
 def _holds(container: str, stream: Stream) -> bool:
-    """Whether a header with that one track can be written: the only reliable test."""
+    """Whether a header with that one track can be written: the only reliable test, but for data in AVI.
+
+    There the bytes are written, and the track comes back without a kind or a name, so that nobody finds it.
+    """
+    if container == "avi" and stream.type == "data":
+        return False
     av = pyav()
     try:
         with av.open(io.BytesIO(), "w", format=container) as trial:

@@ -25,6 +25,7 @@ from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY
 from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, reformatted, rgb_of
 from qrsc.media.probe import ClipInfo, file_url, pyav, video_stream
+from qrsc.media.record import TrackRecord, WriteRecord
 from qrsc.media.tracks import set_rotation_in_file
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ _RGB, _BT709, _LIMITED_RANGE = 0, 1, 1
 
 
 class VideoWriter:
-    """A video being written; see `open_writer`."""
+    """A video being written; see `open_writer`.
+
+    Attributes:
+        record: what was handed to the file.
+    """
 
     def __init__(self, container: OutputContainer, encoding: Encoding, info: ClipInfo | None, size: tuple[int, int]):
         self._container = container
@@ -51,6 +56,7 @@ class VideoWriter:
         self._stored = encoding.stored_size(size)
         self._stream: Any = None
         self._copies: dict[int, Stream] = {}
+        self.record = WriteRecord()
         self.colours = info.colours if info is not None else Colours(1, 1, 1, 1)
         to_rgb, from_rgb = encoding.layout.kind == "rgb", info is not None and info.layout.kind == "rgb"
         if to_rgb and not from_rgb:
@@ -79,6 +85,7 @@ class VideoWriter:
 
     def copy(self, packet: Packet[Stream]) -> None:
         """Write a packet of another track."""
+        self.record.tracks[packet.stream_index].add(packet)
         packet.stream = self._copies[packet.stream_index]
         self._mux(packet)
 
@@ -106,12 +113,14 @@ class VideoWriter:
             stream.metadata.update(_kept(source.metadata))
             stream.disposition = int(source.disposition)
         self._stream = stream
+        self.record.time_base = time_base
 
     def add_copy(self, source: Stream) -> None:
         stream: Any = self._container.add_stream_from_template(source, opaque=True)
         stream.metadata.update(_kept(source.metadata))
         stream.disposition = int(source.disposition)
         self._copies[source.index] = stream
+        self.record.tracks[source.index] = TrackRecord.of(source)
 
     def _unchanged(self, decoded: av.VideoFrame) -> av.VideoFrame:
         frame = planar(decoded)
@@ -146,6 +155,9 @@ class VideoWriter:
     def _encode(self, frame: av.VideoFrame) -> None:
         if frame.format.name != self._encoding.pixel_format:
             frame = _timed(reformatted(frame, format=self._encoding.pixel_format), frame)
+        if frame.pts is None:
+            raise ValueError("a frame to write has no timestamp.")
+        self.record.stamps.append(frame.pts)
         self._mux(self._stream.encode(frame))
 
     def _mux(self, packets: Any) -> None:

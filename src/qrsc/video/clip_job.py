@@ -19,6 +19,7 @@ from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
 from qrsc.video.source import clip_info
 from qrsc.video.target import require_output
+from qrsc.video.verifier import Verifier
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class ClipJob:
         start, end: the part of a video, in seconds.
         overwrite: replace files that exist.
         tally: gathers what is noticed and counted.
+        verifier: checks the output before it gets its name.
         progress, cancel: of the whole job.
     """
 
@@ -63,6 +65,7 @@ class ClipJob:
     end: float | None
     overwrite: bool
     tally: Tally
+    verifier: Verifier
     progress: ProgressCallback | None
     cancel: CancelToken | None
 
@@ -84,6 +87,7 @@ class ClipJob:
             damaged=report.damaged,
             mended_timestamps=report.clock.mended,
             truncated=report.missing_bytes > 0,
+            verified=self.verifier.summary,
             seconds_by_work=dict(corrector.seconds.spent),
         )
 
@@ -99,6 +103,7 @@ def prepare_clip(
     end: float | None = None,
     device: str = "auto",
     overwrite: bool = False,
+    verify: bool | None = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -129,6 +134,7 @@ def prepare_clip(
         end,
         overwrite,
         tally,
+        Verifier(verify, None if info is None else source, start is None and end is None),
         progress,
         cancel,
     )

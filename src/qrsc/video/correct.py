@@ -61,6 +61,7 @@ def correct_video(
     encoder_preset: str | None = None,
     compare: str | Path | None = None,
     overwrite: bool = False,
+    verify: bool | None = None,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -92,12 +93,15 @@ def correct_video(
         codec, crf, pixel_format, encoder_preset: of the output; those of the input if not given.
         compare: another video to write, with before and after side by side.
         overwrite: replace files that exist.
+        verify: read a video again before it gets its name, and compare frames, timestamps and the packets of other
+            tracks with the input. None does as much as 5 % of the time allows, False nothing.
         progress: called with a `Progress` for every frame of every stage.
         cancel: asked for every frame; once it is set the call raises `Cancelled` and leaves no file behind.
         on_note: called at once with everything that a user should know; the result has all notes, too.
 
     Raises:
         ValueError, OSError: the options or the input cannot be used; the message says what to do.
+        VerificationError: the output was written, but does not hold what it should; it is kept under another name.
         Cancelled: `cancel` was set.
     """
     job = prepare_clip(
@@ -110,6 +114,7 @@ def correct_video(
         end=end,
         device=device,
         overwrite=overwrite,
+        verify=verify,
         progress=progress,
         cancel=cancel,
         on_note=on_note,
@@ -175,6 +180,7 @@ def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: in
                 encoding=job.encoding,
                 fps=job.fps,
                 overwrite=job.overwrite,
+                verifier=job.verifier,
             )
         )
         if job.compare is not None:

@@ -1,4 +1,4 @@
-"""What a correction found, counted and timed: as an object, in three lines, or as JSON."""
+"""What a correction found, counted and timed: as an object, in a few lines, or as JSON."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class VideoResult:
         left_out: tracks of the input that the output cannot hold.
         damaged: packets of the video that could not be decoded.
         truncated: the input ends before its own header says that it does; what is there was corrected.
+        verified: what of the output was read again and confirmed, in words; empty if nothing was.
         mended_timestamps: frames whose timestamps were missing, repeated, or jumped back.
         fallbacks: where something else was done than was asked for, each with its reason and how often.
         frames: how many were written.
@@ -62,6 +63,7 @@ class VideoResult:
     left_out: tuple[str, ...] = ()
     damaged: int = 0
     truncated: bool = False
+    verified: str = ""
     mended_timestamps: int = 0
     fallbacks: tuple[str, ...] = ()
 
@@ -84,6 +86,7 @@ class VideoResult:
             "unseen": self.unseen,
             "damaged": self.damaged,
             "truncated": self.truncated,
+            "verified": self.verified,
             "mended_timestamps": self.mended_timestamps,
             "left_out": list(self.left_out),
             "fallbacks": list(self.fallbacks),
@@ -92,7 +95,7 @@ class VideoResult:
         }
 
     def text(self, verb: str = "corrected into") -> str:
-        """Three lines for people; `verb` says what was done with the frames."""
+        """A few lines for people; `verb` says what was done with the frames."""
         many = f"{_counted(self.frames, 'frame')} {verb} {self.output}"
         if self.frames == self.unchanged:
             lines = [f"{many}: none needed a correction"]
@@ -108,6 +111,8 @@ class VideoResult:
             each = {name: 1000 * seconds / self.frames for name, seconds in self.seconds_by_work.items()}
             parts = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in each.items())
             lines.append(f"milliseconds per frame, side by side in threads: {parts}")
+        if self.verified:
+            lines.append(f"verified: {self.verified}")
         return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +21,7 @@ from qrsc.media.reader import DecodedFrame
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.pipeline import Seconds
 from qrsc.video.source import Source, VideoSource
+from qrsc.video.verifier import Verifier
 
 # Suffixes that everybody takes for a file, though none that is written here.
 _OTHER_MEDIA = (".mpg", ".mpeg", ".wmv", ".flv", ".gif", ".3gp", ".ogv", ".png", ".jpg", ".jpeg", ".tif", ".tiff")
@@ -113,29 +114,29 @@ def open_target(
     encoding: Encoding | None,
     fps: float | None,
     overwrite: bool,
+    verifier: Verifier | None = None,
 ) -> Iterator[Target]:
-    """Opens an output: a video if there is an encoding, else a folder."""
+    """Open an output: a video if there is an encoding, else a folder. Videos are verified before they are named."""
     if encoding is None:
         with atomic_folder(output, overwrite=overwrite) as work:
             yield FolderTarget(work, seconds)
         return
-    with ExitStack() as stack:
-        work = stack.enter_context(atomic_file(output, overwrite=overwrite))
-        info = source.info
-        rate = None if fps is None else Fraction(fps).limit_denominator(1001)
-        writer = stack.enter_context(
-            open_writer(
-                work,
-                encoding,
-                size,
-                info=info,
-                source=source.container if isinstance(source, VideoSource) else None,
-                copied=source.copied if isinstance(source, VideoSource) else None,
-                rate=rate if info is None else None,
-                chapters=isinstance(source, VideoSource) and source.start is None and source.end is None,
-            )
-        )
-        yield VideoTarget(writer, seconds, encoding.layout.bits)
+    info = source.info
+    rate = None if fps is None else Fraction(fps).limit_denominator(1001)
+    with atomic_file(output, overwrite=overwrite) as work:
+        with open_writer(
+            work,
+            encoding,
+            size,
+            info=info,
+            source=source.container if isinstance(source, VideoSource) else None,
+            copied=source.copied if isinstance(source, VideoSource) else None,
+            rate=rate if info is None else None,
+            chapters=isinstance(source, VideoSource) and source.start is None and source.end is None,
+        ) as writer:
+            yield VideoTarget(writer, seconds, encoding.layout.bits)
+        if verifier is not None:
+            verifier.check(work, output, writer.record, encoding.container)
 
 
 def require_output(source: Path, output: Path, *, compare: Path | None = None, overwrite: bool) -> None:
