@@ -18,7 +18,7 @@ from qrsc import Corrected, Corrector, Readout
 from qrsc.cli import options as commands
 from qrsc.cli.app import app
 from qrsc.media.image_folder import list_frames, read_frame, read_frames, write_frame
-from qrsc.pipeline import BORDERS, UNSURE, MotionName, Seconds, TimedFrame
+from qrsc.pipeline import BORDERS, UNSURE, MotionName, Seconds
 from qrsc.pipeline.presets import get_preset
 from qrsc.timing import Instant, Scan
 from qrsc.warp import WarpMethod
@@ -147,7 +147,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             asked.update({name: value for name, value in suggested.items() if options.get(name) is None})
             self.seconds = Seconds()
 
-        def stream(self, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
+        def stream(self, frames: Iterable[Any]) -> Iterator[Corrected]:
             for frame, *_ in frames:
                 asked["device"] = frame.device.type
                 asked["threads"] = torch.get_num_threads()
@@ -323,7 +323,7 @@ def test_existing_output_needs_overwrite(clip: Path, tmp_path: Path) -> None:
 def test_stopped_in_the_middle_leaves_nothing(
     clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    def stream(self: Corrector, frames: Iterable[TimedFrame]) -> Iterator[Corrected]:
+    def stream(self: Corrector, frames: Iterable[Any]) -> Iterator[Corrected]:
         for index, (frame, *_) in enumerate(frames):
             if index == 2:
                 raise error

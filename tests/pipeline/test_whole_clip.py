@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qrsc.flow import FlowPair
-from qrsc.pipeline import MOTION_ORDERS, Corrected, Corrector, MotionName, correct
+from qrsc.pipeline import MOTION_ORDERS, Corrected, Corrector, MotionName, TimedFrame, correct
 from qrsc.timing import Readout
 
 from .moving_texture import KnownFlows, MovingTexture, Still, decibels, rand
@@ -98,3 +98,63 @@ def test_a_frame_of_another_size_is_named() -> None:
     results: list[Corrected] = []
     with pytest.raises(ValueError, match=r"one size; frame 2 is \(6, 8\) after \(6, 6\)"):
         results.extend(Corrector(Readout(0.5), flow=Still()).stream(frames))
+
+
+# --- what is handed in ---
+
+
+def test_lists_and_generators_come_back_as_lists_of_the_same_kind() -> None:
+    clip = rand(3, 3, 64, 72)
+    arrays = [(frame.numpy().transpose(1, 2, 0) * 255).round().astype(np.uint8) for frame in clip]
+    whole = correct(np.stack(arrays), 0.5)
+    for given in (arrays, iter(arrays)):
+        listed = correct(given, 0.5)
+        assert [frame.dtype for frame in listed] == [np.uint8] * 3
+        np.testing.assert_array_equal(np.stack([np.asarray(frame) for frame in listed]), whole)
+    tensors = correct(list(clip), 0.5)
+    assert torch.equal(torch.stack([torch.as_tensor(frame) for frame in tensors]), correct(clip, 0.5))
+
+
+def test_a_stream_takes_arrays_with_and_without_times() -> None:
+    clip = rand(3, 3, 64, 72)
+    arrays = [(frame.numpy().transpose(1, 2, 0) * 65535).round().astype(np.uint16) for frame in clip]
+    corrector = Corrector(Readout(0.5))
+    plain = [result.frame for result in corrector.stream(arrays)]
+    timed = [result.frame for result in corrector.stream(TimedFrame(a, float(k)) for k, a in enumerate(arrays))]
+    assert all(torch.equal(*pair) for pair in zip(plain, timed, strict=True))
+    assert plain[0].shape == (3, 64, 72)
+
+
+def test_files_and_strange_things_are_refused_with_advice() -> None:
+    with pytest.raises(TypeError, match=r"clip.mp4 use qrsc.correct_video"):
+        correct("clip.mp4", 0.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="frame 0 is a int"):
+        correct([1, 2], 0.5)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_pixels_that_are_not_finite_are_filled_and_named(value: float, gamma: float) -> None:
+    scene = MovingTexture(Readout(0.5), size=(72, 96))
+    clip = scene.clip(3).float()
+    spoilt = clip.clone()
+    spoilt[1, 0, 30, 40] = value
+    whole, mended = (list(Corrector(Readout(gamma)).stream(each)) for each in (clip, spoilt))
+    assert all(bool(torch.isfinite(result.frame).all()) for result in mended)
+    assert float((mended[1].frame - whole[1].frame).abs().max()) < 0.05  # it is a smooth picture
+    assert "not finite" in str(mended[1].fallback)
+    assert "not finite" not in str(mended[0].fallback)
+
+
+def test_a_frame_without_a_finite_pixel_is_refused() -> None:
+    with pytest.raises(ValueError, match="no pixel of frame 1 is finite"):
+        correct([rand(3, 64, 64), torch.full((3, 64, 64), torch.nan)], 0.5)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_floats_on_another_scale_are_refused_with_their_range(gamma: float) -> None:
+    clip = np.full((2, 64, 64, 3), 200.0, np.float32)
+    with pytest.raises(ValueError, match=r"frame 0 goes from 200 to 200\. Divide it by .* 255"):
+        correct(clip, gamma)
+    with pytest.raises(ValueError, match=r"frame 0 goes from -50 to"):
+        correct(torch.cat([torch.full((1, 3, 8, 8), -50.0), rand(1, 3, 8, 8)]), gamma)

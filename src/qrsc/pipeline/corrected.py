@@ -6,19 +6,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 
 class TimedFrame(NamedTuple):
-    """A frame `[3, H, W]` and when its readout started, in frame intervals; times increase from frame to frame.
+    """A frame and when its readout started, in frame intervals; times increase from frame to frame.
+
+    The frame is a tensor `[3, H, W]`, or an array `[H, W, 3]` as for `Corrector.stream`.
 
     `restarts` starts a new shot: the time since the previous frame is unknown.
     """
 
-    frame: Tensor
+    frame: Tensor | npt.NDArray[Any]
     time: float
     restarts: bool = False
 

@@ -12,11 +12,11 @@ from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
 from qrsc.names import Border, Interpolation, MotionName, PresetName, Unsure, WarpMethod
 from qrsc.pipeline.align import MOTION_ORDERS, REGULARISATION, MotionModel
-from qrsc.pipeline.corrected import Corrected, Seconds, TimedFrame, unchanged
+from qrsc.pipeline.corrected import Corrected, Seconds, unchanged
+from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
 from qrsc.pipeline.presets import get_preset
 from qrsc.pipeline.resolve import Resolved, Resolver
 from qrsc.pipeline.stream import Stream, StreamSettings
-from qrsc.pipeline.window import check_frame, timed
 from qrsc.timing import Readout
 from qrsc.warp import INTERPOLATIONS, WARP_METHODS
 
@@ -143,19 +143,20 @@ class Corrector:
         """The flow, fusion and interpolation used for frames on a device, and why."""
         return self._resolver(torch.device(device))
 
-    def stream(self, frames: Iterable[Tensor | TimedFrame]) -> Iterator[Corrected]:
-        """Correct frames `[3, H, W]` as they come: one out for each one in, a few frames later, in order.
+    def stream(self, frames: Iterable[InputFrame]) -> Iterator[Corrected]:
+        """Correct frames as they come: one out for each one in, a few frames later, in order.
 
-        Frames without a time are one frame interval apart.
+        Frames are tensors `[3, H, W]` of floats in [0, 1], or numpy arrays `[H, W, 3]` of uint8, uint16 or floats in
+        [0, 1]; results are tensors. Frames without a time (see `TimedFrame`) are one frame interval apart. Pixels that
+        are not finite are filled from their surroundings.
         """
         if not self.changes_nothing:
             yield from self._new_stream().corrected(frames)
             return
-        for index, frame in enumerate(timed(frames)):
-            check_frame(frame.frame, index, None)
-            yield unchanged(frame.frame)
+        for ready in ready_frames(frames):
+            yield unchanged(ready.frame, MENDED if ready.mended else False)
 
-    def between(self, frames: Iterable[Tensor | TimedFrame], count: int) -> Iterator[tuple[float, Corrected]]:
+    def between(self, frames: Iterable[InputFrame], count: int) -> Iterator[tuple[float, Corrected]]:
         """Temporal super-resolution: `count` instants per frame interval, evenly spaced.
 
         Each is fused from the two frames around it, both corrected to it (the nearer one alone if `fusion` is `none`).

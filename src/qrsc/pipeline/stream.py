@@ -25,15 +25,14 @@ from qrsc.pipeline.align import (
     readout_on_grid,
     trusted_flows,
 )
-from qrsc.pipeline.corrected import Corrected, Seconds, TimedFrame, unchanged
+from qrsc.pipeline.corrected import Corrected, Seconds, unchanged
+from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
 from qrsc.pipeline.resolve import Resolved
 from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.window import (
     PATH_REACH,
     WindowFrame,
-    check_frame,
     measure_path,
-    timed,
     window_frame,
     window_motion,
 )
@@ -93,7 +92,7 @@ class Stream:
         self._back = 2 if model.order == 3 or (model.along_path and self._behind == 0) else 1
         self._reach = PATH_REACH if model.along_path else self._back
 
-    def corrected(self, frames: Iterable[Tensor | TimedFrame]) -> Iterator[Corrected]:
+    def corrected(self, frames: Iterable[InputFrame]) -> Iterator[Corrected]:
         """One result for each frame `[3, H, W]`, a few frames later, in order."""
         window, count, emitted = self._window, 0, 0
         for frame in prefetch(self._linked(frames), self._settings.flows_ahead):
@@ -110,7 +109,7 @@ class Stream:
             yield from self._with_repeats(emitted)
             emitted += 1
 
-    def between(self, frames: Iterable[Tensor | TimedFrame], count: int) -> Iterator[tuple[float, Corrected]]:
+    def between(self, frames: Iterable[InputFrame], count: int) -> Iterator[tuple[float, Corrected]]:
         """`count` instants for every frame interval; see `qrsc.Corrector.between`."""
         window, number, done = self._window, 0, 0
         for frame in prefetch(self._linked(frames), self._settings.flows_ahead):
@@ -126,12 +125,11 @@ class Stream:
 
     # --- frames in ---
 
-    def _linked(self, frames: Iterable[Tensor | TimedFrame]) -> Iterator[WindowFrame]:
+    def _linked(self, frames: Iterable[InputFrame]) -> Iterator[WindowFrame]:
         """The frames that differ, each with its flow to the previous one; its flow to the next comes with that one."""
         previous: WindowFrame | None = None
-        for index, (frame, time, restarts) in enumerate(timed(frames)):
-            check_frame(frame, index, None if previous is None else previous.frame)
-            newest = window_frame(frame, time)
+        for index, ready in enumerate(ready_frames(frames)):
+            newest, time, restarts = window_frame(ready), ready.time, ready.restarts
             if previous is not None:
                 if not time > previous.until:
                     raise ValueError(f"times of frames must grow; frame {index} is at {time} after {previous.until}.")
@@ -267,7 +265,13 @@ class Stream:
             aligned.correction_fields[0, centre],
             unsure=float((own_motion.trajectory.confidence < UNSURE_BELOW).float().mean()),
             filled=1.0 - float(alone.valid.float().mean()),
-            fallback=joined(own_motion.fallback or None, frames[centre].flow_fallback, fallback_of(fusion)) or False,
+            fallback=joined(
+                own_motion.fallback or None,
+                frames[centre].flow_fallback,
+                fallback_of(fusion),
+                MENDED if frames[centre].mended else None,
+            )
+            or False,
         )
 
 

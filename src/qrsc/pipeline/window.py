@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from qrsc.motion.camera_path import CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.motion.trajectory import Trajectory
 from qrsc.pipeline.align import FrameFlows, FrameMotion, MotionModel, frame_motion
-from qrsc.pipeline.corrected import TimedFrame
+from qrsc.pipeline.input_frames import ReadyFrame
 from qrsc.timing import Readout
 
 # A frame's path is fitted to the frames up to this many before and after it, or to as many further back at the end of
@@ -37,6 +36,7 @@ class WindowFrame(FrameFlows):
         repeats: number of following frames that show the same picture.
         after_cut: the first frame of its shot, after a cut.
         flow_fallback: why a flow of it was not found as asked; noted by the thread that found it.
+        mended: pixels of it were not finite, and were filled.
     """
 
     frame: Tensor
@@ -51,17 +51,14 @@ class WindowFrame(FrameFlows):
     repeats: int = 0
     after_cut: bool = False
     flow_fallback: str | None = None
+    mended: bool = False
 
 
-def window_frame(frame: Tensor, time: float) -> WindowFrame:
-    """A frame `[3, H, W]` about which nothing has been found out yet."""
-    return WindowFrame(time, frame=frame.unsqueeze(0), until=time, limits=_limits_of(frame))
-
-
-def _limits_of(frame: Tensor) -> tuple[float, float]:
-    """Where overshoots of cubic interpolation are clamped: [0, 1], or the values of a frame that goes beyond."""
-    darkest, brightest = torch.aminmax(frame.detach())
-    return min(0.0, float(darkest)), max(1.0, float(brightest))
+def window_frame(ready: ReadyFrame) -> WindowFrame:
+    """A frame about which nothing has been found out yet."""
+    return WindowFrame(
+        ready.time, frame=ready.frame.unsqueeze(0), until=ready.time, limits=ready.limits, mended=ready.mended
+    )
 
 
 # --- the camera path through the window ---
@@ -109,25 +106,3 @@ def _path_of_frame(window: Mapping[int, WindowFrame], index: int, readout: Reado
     if latest.path is None:
         latest.path = fit_path([each for pair in latest.measured for each in pair], flow)
     return latest.path.from_frame(frame.time, readout, (flow.shape[-2], flow.shape[-1]))
-
-
-# --- input ---
-
-
-def timed(frames: Iterable[Tensor | TimedFrame]) -> Iterator[TimedFrame]:
-    """Frames with their times; those without one are a frame interval apart."""
-    for index, frame in enumerate(frames):
-        yield frame if isinstance(frame, TimedFrame) else TimedFrame(frame, float(index))
-
-
-def check_frame(frame: Tensor, index: int, previous: Tensor | None) -> None:
-    """Raise unless a frame is `[3, H, W]` of floats, and of the size of the previous one `[1, 3, H, W]`."""
-    if frame.ndim != 3 or frame.shape[0] != 3 or not frame.is_floating_point():
-        raise ValueError(
-            f"frames must be float tensors [3, H, W] in [0, 1]; frame {index} is {tuple(frame.shape)} of {frame.dtype}."
-        )
-    if previous is not None and frame.shape != previous.shape[1:]:
-        raise ValueError(
-            f"all frames of a clip must have one size; frame {index} is {tuple(frame.shape[1:])} after "
-            f"{tuple(previous.shape[2:])}."
-        )
