@@ -21,6 +21,7 @@ from torch import Tensor
 
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.data.layouts import FrameFiles, SequenceFiles, Split, given_readout, index_sequences
+from qrsc.files.documents import read_text, shortened
 from qrsc.flow import FlowEstimator, FlowPair, load_flow
 from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import read_frame
@@ -34,7 +35,8 @@ THRESHOLD = 4.0  # pixels per frame squared
 TRUSTED = 0.5  # least confidence that both flows of a pixel must have to count
 FLOW = "dis"
 
-_LINE = re.compile(r"(?P<scene>\S.*)/(?P<frame>\d+)")
+# Names of files have at most 255 characters.
+_LINE = re.compile(r"(?P<scene>\S.*)/(?P<frame>\d{1,250})")
 
 
 @dataclass(frozen=True)
@@ -175,14 +177,14 @@ def read_list(path: Path) -> set[tuple[str, int]]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no list {path}; make one with: qrsc data acc ROOT --write {path.name}")
     chosen = set()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         text = line.partition("#")[0].strip()
         if not text:
             continue
         match = _LINE.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"line {number} of {path} is {line!r}; scene/frame, such as test/scene_a/00012, was expected."
+                f"line {number} of {path} is {shortened(line)}; scene/frame, such as test/scene_a/00012, was expected."
             )
         chosen.add((match["scene"], int(match["frame"])))
     return chosen

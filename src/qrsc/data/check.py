@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
@@ -13,8 +13,7 @@ from qrsc.data.dataset import index_data
 from qrsc.data.layouts import Kind, SequenceFiles, Split
 from qrsc.media.errors import MediaError
 from qrsc.media.image_folder import read_frame
-
-_PNG_START = b"\x89PNG\r\n\x1a\n"
+from qrsc.media.image_header import image_size
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class SequenceReport:
         gamma: readout ratio.
         frames: number of rolling-shutter frames.
         kinds: number of files of each other kind.
-        gaps: missing frame numbers between the first frame and the last.
+        gaps: runs of missing frame numbers between the first frame and the last.
         sizes: `WIDTHxHEIGHT` of all files; more than one is a problem.
         problems: in words; empty if there are none.
     """
@@ -35,7 +34,7 @@ class SequenceReport:
     gamma: float
     frames: int
     kinds: dict[Kind, int]
-    gaps: tuple[int, ...]
+    gaps: tuple[range, ...]
     sizes: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -113,7 +112,7 @@ def report_lines(reports: Sequence[SequenceReport]) -> list[str]:
         )
         lines += [f"{'':{width}s}  ! {problem}" for problem in report.problems]
     frames = sum(report.frames for report in reports)
-    gaps_in_all = sum(len(report.gaps) for report in reports)
+    gaps_in_all = sum(_missing(report.gaps) for report in reports)
     sizes = sorted({size for report in reports for size in report.sizes})
     wrong = sum(bool(report.problems) for report in reports)
     lines.append(
@@ -125,18 +124,21 @@ def report_lines(reports: Sequence[SequenceReport]) -> list[str]:
 
 def _size(path: Path, thorough: bool) -> str:
     if not thorough and path.suffix.lower() == ".png":
-        with path.open("rb") as file:
-            head = file.read(24)
-        if len(head) < 24 or not head.startswith(_PNG_START):
-            raise MediaError(f"{path} is not a PNG file, or it is truncated.")
-        width, height = struct.unpack(">II", head[16:24])
+        height, width = image_size(path)
     else:
         height, width = read_frame(path).frame.shape[-2:]
     return f"{width}x{height}"
 
 
-def _shortened(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
+def _shortened(gaps: Sequence[range]) -> str:
+    numbers = list(islice(chain.from_iterable(gaps), 8))
+    more = _missing(gaps) - len(numbers)
+    return ", ".join(map(str, numbers)) + (f" and {more} more" if more else "")
+
+
+def _missing(gaps: Sequence[range]) -> int:
+    """How many numbers are missing; `len` of a range fails beyond 64 bits."""
+    return sum(gap.stop - gap.start for gap in gaps)
 
 
 def _amount(count: int, thing: str) -> str:

@@ -11,9 +11,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
+from qrsc.files.documents import read_json
 from qrsc.names import LayoutName as LayoutName
 from qrsc.names import Split as Split
 from qrsc.timing import Readout, Scan, parse_scan
@@ -95,14 +97,15 @@ class SequenceFiles:
         folder: its path.
         readout: of its camera.
         frames: those with a rolling-shutter file; one without ground truth is only used as a neighbour.
-        gaps: missing frame numbers between the first frame and the last.
+        gaps: runs of missing frame numbers between the first frame and the last. Not the numbers themselves: one file
+            named 9999999999.png would make ten thousand million of them.
     """
 
     name: str
     folder: Path
     readout: Readout
     frames: tuple[FrameFiles, ...]
-    gaps: tuple[int, ...] = field(default=())
+    gaps: tuple[range, ...] = field(default=())
 
 
 def get_layout(name: str) -> Layout:
@@ -175,11 +178,13 @@ def read_clip_file(folder: Path) -> Readout:
             f"{folder} does not state its readout: give gamma and scan, or put them into {CLIP_FILE} there, as in "
             '{"gamma": 0.6, "scan": "top-down"}.'
         )
+    clip = read_json(path)
     try:
-        clip = json.loads(path.read_text(encoding="utf-8"))
         return Readout(clip["gamma"], parse_scan(clip.get("scan", "top-down")), clip.get("offset", 0.0))
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f'{path} must hold gamma and scan, as in {{"gamma": 0.6, "scan": "top-down"}}.') from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _patterns(layout: Layout) -> dict[Kind, re.Pattern[str]]:
@@ -212,7 +217,7 @@ def _frames(folder: Path, layout: Layout, patterns: dict[Kind, re.Pattern[str]])
 
 def _sequence(name: str, folder: Path, readout: Readout, files: dict[int, dict[Kind, Path]]) -> SequenceFiles:
     numbers = list(files)
-    gaps = tuple(number for number in range(numbers[0], numbers[-1]) if number not in files)
+    gaps = tuple(range(one + 1, other) for one, other in pairwise(numbers) if other > one + 1)
     frames = tuple(FrameFiles(number, kinds) for number, kinds in files.items())
     return SequenceFiles(name, folder, readout, frames, gaps)
 

@@ -9,24 +9,28 @@ Convention
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from qrsc.files.arrays import ArrayArchive, StoredArray, npy_array, raw_array
 from qrsc.flow.protocol import FlowPair, check_pair
 
-Array = npt.NDArray[np.float32]
-Reader = Callable[[int], tuple[Array, Array]]  # forward and backward flow of the pair with an index
+Reader = Callable[[int], tuple[StoredArray, StoredArray]]  # forward and backward flow of the pair with an index
 SUFFIXES = (".npy", ".flo")
+_FLO_HEADER = struct.Struct("<fii")  # mark, width, height
 _FLO_MARK = 202021.25
 
 
 class PrecomputedFlow:
-    """The flows of one clip. Calls return its pairs in order; `pair` returns one by its index."""
+    """The flows of one clip. Calls return its pairs in order; `pair` returns one by its index.
+
+    Only one pair is in memory at a time, and it is read after its shape was compared with that of the frames.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,20 +53,21 @@ class PrecomputedFlow:
                 f"a clip of N frames has N - 1 pairs. Give the flows of this clip."
             )
         self._next = number + 1
-        forward, backward = (_as_flow(array, self.path, number, first) for array in self._read(number))
+        forward, backward = (_as_flow(stored, self.path, number, first) for stored in self._read(number))
         return FlowPair(forward, backward)
 
 
 def _clip_reader(path: Path) -> tuple[int, Reader]:
     """Read all pairs of a clip from one file."""
-    forward, backward = _read_npz(path)
-    if forward.ndim == 3:
-        forward, backward = forward[None], backward[None]
-    if forward.ndim != 4 or forward.shape != backward.shape:
+    # With `in_parts`, damage is found before the first pair is used; otherwise only at the last one.
+    forward, backward = (each.in_c_order() for each in _open_npz(path, in_parts=True))
+    if len(forward.shape) not in (3, 4) or forward.shape != backward.shape:
         raise ValueError(
             f"{path} must hold forward and backward as [T - 1, 2, H, W]; got {forward.shape} and {backward.shape}."
         )
-    return len(forward), lambda number: (forward[number], backward[number])
+    if len(forward.shape) == 3:
+        return 1, lambda _: (forward, backward)
+    return forward.shape[0], lambda number: (forward.item(number), backward.item(number))
 
 
 def _folder_reader(path: Path) -> tuple[int, Reader]:
@@ -71,7 +76,7 @@ def _folder_reader(path: Path) -> tuple[int, Reader]:
         raise FileNotFoundError(f"there is no file or folder of flows {path}.")
     archives = _in_order(path.glob("*.npz"))
     if archives:
-        return len(archives), lambda number: _read_npz(archives[number])
+        return len(archives), lambda number: _open_npz(archives[number])
     both = [_in_order(f for s in SUFFIXES for f in path.glob(f"*{word}{s}")) for word in ("forward", "backward")]
     names = [[file.stem.removesuffix("forward").removesuffix("backward") for file in files] for files in both]
     if not names[0] or names[0] != names[1]:
@@ -79,41 +84,43 @@ def _folder_reader(path: Path) -> tuple[int, Reader]:
             f"{path} must hold one .npz for each pair of frames, or NAME_forward and NAME_backward as .npy or .flo; "
             f"it holds {len(names[0])} forward and {len(names[1])} backward flows."
         )
-    return len(names[0]), lambda number: (_read_one(both[0][number]), _read_one(both[1][number]))
+    return len(names[0]), lambda number: (_open_one(both[0][number]), _open_one(both[1][number]))
 
 
-def _read_npz(path: Path) -> tuple[Array, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not {"forward", "backward"} <= set(archive.files):
-                raise ValueError(
-                    f"{path} must hold forward and backward; it holds {', '.join(archive.files) or 'none'}."
-                )
-            return archive["forward"].astype(np.float32), archive["backward"].astype(np.float32)
-    except (OSError, EOFError) as error:
-        raise ValueError(f"{path} cannot be read as an .npz archive: {error}.") from error
+def _open_npz(path: Path, *, in_parts: bool = False) -> tuple[StoredArray, StoredArray]:
+    """Forward and backward in an archive."""
+    archive = ArrayArchive(path)
+    if not {"forward", "backward"} <= set(archive.names):
+        held = ", ".join(archive.names[:8]) or "none"
+        raise ValueError(f"{path} must hold forward and backward; it holds {held}.")
+    return archive.array("forward", in_parts=in_parts), archive.array("backward", in_parts=in_parts)
 
 
-def _read_one(path: Path) -> Array:
+def _open_one(path: Path) -> StoredArray:
+    """The flow in an `.npy` or `.flo` file."""
     if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False).astype(np.float32)  # type: ignore[no-any-return]  # numpy's stubs
-    content = path.read_bytes()
-    mark = np.frombuffer(content[:4], "<f4")
-    width, height = np.frombuffer(content[4:12], "<i4") if len(content) >= 12 else (0, 0)
-    if len(mark) != 1 or mark[0] != np.float32(_FLO_MARK) or len(content) != 12 + 8 * int(width) * int(height):
+        return npy_array(path)
+    with path.open("rb") as file:
+        header = file.read(_FLO_HEADER.size)
+    size = path.stat().st_size
+    mark, width, height = _FLO_HEADER.unpack(header) if len(header) == _FLO_HEADER.size else (0.0, 0, 0)
+    if mark != _FLO_MARK or min(width, height) < 1 or size != _FLO_HEADER.size + 8 * width * height:
         raise ValueError(f"{path} is not a complete .flo file.")
-    return np.frombuffer(content, "<f4", offset=12).reshape(int(height), int(width), 2).copy()
+    return raw_array(path, (height, width, 2), np.dtype("<f4"), False, _FLO_HEADER.size)
 
 
-def _as_flow(array: Array, path: Path, number: int, frame: Tensor) -> Tensor:
+def _as_flow(stored: StoredArray, path: Path, number: int, frame: Tensor) -> Tensor:
     """As `[1, 2, H, W]`; raises unless it has the size of the frames and is finite."""
-    if array.ndim == 3 and array.shape[-1] == 2 and array.shape[0] != 2:
-        array = array.transpose(2, 0, 1)
+    channels_last = len(stored.shape) == 3 and stored.shape[-1] == 2 and stored.shape[0] != 2
+    shape = (2, *stored.shape[:2]) if channels_last else stored.shape
     expected = (2, *frame.shape[-2:])
-    if array.shape != expected:
-        raise ValueError(f"pair {number + 1} of {path} has the shape {array.shape}; the frames need {expected}.")
+    if shape != expected:
+        raise ValueError(f"pair {number + 1} of {path} has the shape {shape}; the frames need {expected}.")
+    with np.errstate(over="ignore"):  # float64 beyond the range of float32 is not finite below
+        array = stored.read().astype(np.float32)
     if not np.isfinite(array).all():
         raise ValueError(f"pair {number + 1} of {path} holds values that are not finite.")
+    array = array.transpose(2, 0, 1) if channels_last else array
     return torch.from_numpy(np.ascontiguousarray(array))[None].to(frame)
 
 

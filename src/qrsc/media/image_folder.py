@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from qrsc.media.errors import MediaError
+from qrsc.media.image_header import read_content
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -103,14 +104,17 @@ def read_frame(path: Path, *, device: torch.device | str | None = None) -> Store
     """Read one image file.
 
     Raises:
-        MediaError: it is damaged, not an image, or its pixels are not 8- or 16-bit integers.
+        MediaError: it is damaged, not an image, too large, or its pixels are not 8- or 16-bit integers.
     """
     import cv2
 
-    data = np.frombuffer(path.read_bytes(), dtype=np.uint8)
-    with _opencv_silent():
-        # From memory, not by name: on Windows OpenCV cannot open names outside the local code page.
-        pixels = cv2.imdecode(data, cv2.IMREAD_UNCHANGED) if data.size else None
+    data = np.frombuffer(read_content(path), dtype=np.uint8)
+    try:
+        with _opencv_silent():
+            # From memory, not by name: on Windows OpenCV cannot open names outside the local code page.
+            pixels = cv2.imdecode(data, cv2.IMREAD_UNCHANGED)
+    except cv2.error:  # for some damage, instead of no pixels
+        pixels = None
     if pixels is None:
         raise MediaError(f"{path} cannot be read as an image: it is damaged, or its format is not that of its suffix.")
     if pixels.dtype not in (np.uint8, np.uint16):
