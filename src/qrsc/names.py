@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from qrsc.files.documents import shortened
+from qrsc.files.limits import MOST_PIXELS
+
 # The camera and the instant
 Scan = Literal["top-down", "bottom-up", "left-right", "right-left"]
 Instant = Literal["first", "middle", "last"]
@@ -36,7 +39,11 @@ DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
 def parse_size(text: str) -> tuple[int, int]:
     """`(height, width)` in pixels from `WIDTHxHEIGHT`."""
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None or min(int(match[1]), int(match[2])) < 1:
-        raise ValueError(f"a size is WIDTHxHEIGHT, such as 640x480; got {text!r}.")
-    return int(match[2]), int(match[1])
+    match = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})", text)
+    width, height = (int(match[1]), int(match[2])) if match is not None else (0, 0)
+    if min(width, height) < 1 or width * height > MOST_PIXELS:
+        raise ValueError(
+            f"a size is WIDTHxHEIGHT, such as 640x480, of at most {MOST_PIXELS // 10**6} million pixels; got "
+            f"{shortened(text)}."
+        )
+    return height, width

@@ -66,7 +66,7 @@ def whole_of(path: Path) -> bytes:
         ),
         (lambda path: save(path, kind="rsa3"), "cannot be built: unknown fusion network 'rsa3'"),
         (lambda path: save(path, options='{"width": 3}'), "cannot be built: .*unexpected keyword argument 'width'"),
-        (lambda path: save(path, options='{"widths'), "cannot be built: Unterminated string"),
+        (lambda path: save(path, options='{"widths'), "own.safetensors cannot be read as JSON: Unterminated string"),
         (lambda path: save(path, options="{}"), "does not fit LiteNetwork"),
         (lambda path: save(path, interpolation="nearest"), "unknown interpolation 'nearest'"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from pathlib import Path
 from typing import BinaryIO
@@ -10,9 +11,12 @@ _MAKER, _MODEL = 0x010F, 0x0110
 _TEXT = 2  # field type ASCII: characters, terminated by a zero
 _LONGEST_TEXT = 256
 _MOST_FIELDS = 512
+_MOST_METADATA = 1 << 20  # bytes of a block that are read
 _SEGMENTS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
 _START_OF_SCAN = 0xDA
 _EXIF = b"Exif\0\0"
+
+Tags = bytes | mmap.mmap  # laid out as a TIFF file
 
 
 def image_camera(path: Path) -> tuple[str, str]:
@@ -26,8 +30,8 @@ def image_camera(path: Path) -> tuple[str, str]:
     return texts.get(_MAKER, ""), texts.get(_MODEL, "")
 
 
-def _metadata(file: BinaryIO) -> bytes | None:
-    """The EXIF block of a file, which is laid out as a TIFF file; None if there is none."""
+def _metadata(file: BinaryIO) -> Tags | None:
+    """The EXIF block of a file; None if there is none."""
     start = file.read(8)
     if start[:2] == b"\xff\xd8":
         file.seek(2)
@@ -35,8 +39,7 @@ def _metadata(file: BinaryIO) -> bytes | None:
     if start == b"\x89PNG\r\n\x1a\n":
         return _in_png(file)
     if start[:4] in (b"II*\0", b"MM\0*"):
-        file.seek(0)
-        return file.read()
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # the fields lie anywhere in the file
     return None
 
 
@@ -59,12 +62,12 @@ def _in_png(file: BinaryIO) -> bytes | None:
     while header := file.read(8):
         length, kind = struct.unpack(">I4s", header)
         if kind == b"eXIf":
-            return file.read(length)
+            return file.read(min(length, _MOST_METADATA))
         file.seek(length + 4, 1)  # the content and its checksum
     return None
 
 
-def _texts(tags: bytes) -> dict[int, str]:
+def _texts(tags: Tags) -> dict[int, str]:
     """Maker and model among the fields of the first directory, by tag."""
     order = {b"II": "<", b"MM": ">"}.get(tags[:2])
     if order is None:

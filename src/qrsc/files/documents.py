@@ -24,7 +24,9 @@ def read_text(path: Path) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file in UTF-8: byte {error.start} is {content[error.start]}.") from error
+        raise ValueError(
+            f"{path} is not a text file in UTF-8: byte {error.start} is {content[error.start]}."
+        ) from error
 
 
 def read_json(path: Path) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from qrsc.backend.cuda_graphs import Graphs
 from qrsc.backend.fallback import in_float32, joined
+from qrsc.files.documents import shortened
 from qrsc.fusion.adacof.operator import has_triton
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.blocks import MULTIPLE
@@ -23,9 +23,10 @@ from qrsc.fusion.rsa2.network import Rsa2Network, Rsa2Options
 from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
 from qrsc.weights import (
     WeightsError,
+    build_strictly,
     card,
-    load_strictly,
     load_weights,
+    noted_options,
     read_notes,
     read_weights,
     shipped_weights,
@@ -183,7 +184,7 @@ class NetworkFusion:
 
 def shipped_fusion(name: str) -> NetworkFusion:
     """Load the fusion by a network with weights of the package."""
-    return NetworkFusion(load_network(name), interpolation=_known_interpolation(card(name).get("interpolation")))
+    return NetworkFusion(load_network(name), interpolation=_known_interpolation(card(name).get("interpolation"), name))
 
 
 def load_network(name: str) -> FusionNetwork:
@@ -193,9 +194,8 @@ def load_network(name: str) -> FusionNetwork:
             f"the weights of the fusion {name!r} do not come with this version of the package; use `mean`, or train "
             "the network with `qrsc train fusion`."
         )
-    network = build_network(name, dict(card(name)["options"]))
-    load_strictly(network, load_weights(name), f"the weights {name!r}")
-    return network
+    options = dict(card(name)["options"])
+    return build_strictly(lambda: build_network(name, options), load_weights(name), f"the weights {name!r}")
 
 
 def network_from_file(path: Path) -> FusionNetwork:
@@ -204,12 +204,8 @@ def network_from_file(path: Path) -> FusionNetwork:
     if "kind" not in notes or "options" not in notes:
         found = "it is of a flow network" if "size" in notes else "its metadata names no network"
         raise WeightsError(f"{path} is not the weights of a fusion network: {found}.")
-    try:
-        network = build_network(notes["kind"], json.loads(notes["options"]))
-    except (TypeError, ValueError) as error:
-        raise WeightsError(f"{path} describes a fusion network that cannot be built: {error}") from error
-    load_strictly(network, read_weights(path), str(path))
-    return network
+    options = noted_options(path, notes, "options")
+    return build_strictly(lambda: build_network(notes["kind"], options), read_weights(path), str(path))
 
 
 def fusion_from_file(path: Path) -> NetworkFusion:
@@ -219,7 +215,7 @@ def fusion_from_file(path: Path) -> NetworkFusion:
 
 def trained_interpolation(path: Path) -> Interpolation:
     """How the training frames of the network in a weights file were sampled."""
-    return _known_interpolation(read_notes(path).get("interpolation"))
+    return _known_interpolation(read_notes(path).get("interpolation"), str(path))
 
 
 def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:
@@ -235,16 +231,18 @@ def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNet
         return Rsa2Network(Rsa2Options(**described))
     if kind == "rsa2-lite":
         return LiteNetwork(LiteOptions(**described))
-    raise ValueError(f"unknown fusion network {kind!r}; choose one of rsa2, rsa2-lite.")
+    raise ValueError(f"unknown fusion network {shortened(kind)}; choose one of rsa2, rsa2-lite.")
 
 
-def _known_interpolation(noted: str | None) -> Interpolation:
+def _known_interpolation(noted: str | None, origin: str) -> Interpolation:
     """The interpolation noted in a card or a file; early weights have no note and are bilinear."""
     for known in INTERPOLATIONS:
         if noted == known:
             return known
     if noted is not None:
-        raise WeightsError(f"weights for the unknown interpolation {noted!r}; known are {', '.join(INTERPOLATIONS)}.")
+        raise WeightsError(
+            f"{origin} is for the unknown interpolation {shortened(noted)}; known are {', '.join(INTERPOLATIONS)}."
+        )
     return "bilinear"
 
 

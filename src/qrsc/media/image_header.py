@@ -68,8 +68,8 @@ def content_size(content: Content, path: Path) -> tuple[int, int]:
     tile_pixels = tile[0] * tile[1] if tile else 0
     if max(height * width, tile_pixels) > MOST_PIXELS:
         raise MediaError(
-            f"{path} claims to have {width}x{height} pixels, and at most {MOST_PIXELS // 10**6} million are read: it is "
-            "damaged, or has to be reduced first."
+            f"{path} claims to have {width}x{height} pixels, and at most {MOST_PIXELS // 10**6} million are read: it "
+            "is damaged, or has to be downsampled first."
         )
     return height, width
 

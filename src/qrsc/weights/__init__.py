@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
+from qrsc.files.documents import parse_json, read_json, shortened
+from qrsc.files.limits import MOST_WEIGHTS_BYTES
+
 FOLDER = Path(__file__).parent
+Network = TypeVar("Network", bound=nn.Module)
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class WeightsError(ValueError):
@@ -27,7 +32,7 @@ def card(name: str) -> dict[str, Any]:
     path = _shipped(name).with_suffix(".json")
     if not path.is_file():
         raise WeightsError(f"the weights {name!r} have no card: {path.name} is missing. Install the package again.")
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = read_json(path)
     return content
 
 
@@ -59,11 +64,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if not path.is_file():
-        raise WeightsError(f"there is no weights file {path}.")
+    _require_file(path)
     try:
         return load_file(path)
-    except SafetensorError as error:
+    except (SafetensorError, ValueError, LookupError, AttributeError) as error:  # the others for unknown dtypes
         raise WeightsError(f"{path} is not a readable safetensors file: {error}.") from error
 
 
@@ -71,8 +75,7 @@ def read_notes(path: Path) -> dict[str, str]:
     """The metadata of a safetensors file; empty if it has none."""
     from safetensors import SafetensorError, safe_open
 
-    if not path.is_file():
-        raise WeightsError(f"there is no weights file {path}.")
+    _require_file(path)
     try:
         with safe_open(path, framework="pt") as file:
             return dict(file.metadata() or {})
@@ -80,29 +83,82 @@ def read_notes(path: Path) -> dict[str, str]:
         raise WeightsError(f"{path} is not a readable safetensors file: {error}.") from error
 
 
+def noted_options(path: Path, notes: Mapping[str, str], key: str) -> dict[str, Any]:
+    """The table that the metadata of a safetensors file holds as JSON under a key.
+
+    Raises:
+        WeightsError: it is no table.
+    """
+    try:
+        described = parse_json(notes[key], f"{key} in the metadata of {path}")
+    except ValueError as error:
+        raise WeightsError(str(error)) from error
+    if not isinstance(described, dict):
+        raise WeightsError(f"{key} in the metadata of {path} must be a table; got {shortened(described)}.")
+    return described
+
+
+def build_strictly(build: Callable[[], Network], weights: Mapping[str, Tensor], origin: str) -> Network:
+    """Build a network and load weights into it; names and shapes must match exactly.
+
+    They are compared before the network takes any memory: its description comes from a file like the weights.
+
+    Args:
+        build: returns the network, freshly initialised.
+        weights, origin: as for `load_strictly`.
+
+    Raises:
+        WeightsError: the network cannot be built, or a tensor does not fit.
+    """
+    try:
+        with torch.device("meta"):
+            planned = build()
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise WeightsError(f"{origin} describes a network that cannot be built: {error}") from error
+    _require_fit(planned, weights, origin)
+    network = build()
+    load_strictly(network, weights, origin)
+    return network
+
+
 def load_strictly(network: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
     """Load weights into a network; names and shapes must match exactly.
 
     Args:
-        weights: by parameter name; any float dtype.
+        weights: by parameter name; float64, float32, float16 or bfloat16.
         origin: where they come from, for the error message.
 
     Raises:
-        WeightsError: a tensor is missing, unknown, of another shape, or not finite. The network is unchanged then.
+        WeightsError: a tensor is missing, unknown, of another shape or dtype, or not finite. The network is unchanged
+            then.
     """
+    _require_fit(network, weights, origin)
+    own = network.state_dict()
+    network.load_state_dict({name: value.to(own[name].dtype) for name, value in weights.items()})
+
+
+def _require_fit(network: nn.Module, weights: Mapping[str, Tensor], origin: str) -> None:
     own = network.state_dict()
     problems = [f"{name} is missing" for name in own if name not in weights]
-    problems += [f"{name} is not of this network" for name in weights if name not in own]
+    problems += [f"{name[:80]} is not of this network" for name in weights if name not in own]
     for name in own.keys() & weights.keys():
         expected, got = tuple(own[name].shape), tuple(weights[name].shape)
         if expected != got:
             problems.append(f"{name} has the shape {got} instead of {expected}")
+        elif weights[name].dtype not in _DTYPES:
+            problems.append(f"{name} holds {weights[name].dtype}, not floats of 16 bits or more")
         elif not bool(weights[name].isfinite().all()):
             problems.append(f"{name} holds values that are not finite")
     if problems:
         shown = "; ".join(sorted(problems)[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
         raise WeightsError(f"{origin} does not fit {type(network).__name__}: {shown}. Was it saved from another size?")
-    network.load_state_dict({name: value.to(own[name].dtype) for name, value in weights.items()})
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise WeightsError(f"there is no weights file {path}.")
+    if path.stat().st_size > MOST_WEIGHTS_BYTES:
+        raise WeightsError(f"{path} is too large for a weights file: at most {MOST_WEIGHTS_BYTES >> 20} MB are read.")
 
 
 def _shipped(name: str) -> Path:

@@ -72,7 +72,7 @@ def test_truth_comes_back(tmp_path: Path, clips: dict[LayoutName, tuple[Readout,
     with np.load(folder / TRUTH_FILE) as arrays:
         assert "flow_next/00000" in arrays
         assert "flow_next/00001" not in arrays
-    with pytest.raises(KeyError, match=r"no 'flow_next' for frame 1; it has .*velocity"):
+    with pytest.raises(ValueError, match=r"no 'flow_next' for frame 1; it has .*velocity"):
         read_truth(folder, "flow_next", 1)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from qrsc import __version__
 from qrsc.data.dataset import LoadedFrame
+from qrsc.files.arrays import npy_array
 from qrsc.flow import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows, flow_fingerprint, load_flow
 from qrsc.media.atomic import atomic_file
 from qrsc.motion.fill import TrustedFlow, fill_uncertain_flow
@@ -97,7 +98,7 @@ class SharedFlow:
         if position not in self._filled:
             path = self._path(position, "-filled")
             if path is not None and path.is_file():
-                loaded = torch.from_numpy(np.load(path)).to(first)  # [2, 3, H, W]
+                loaded = _load(path, first)  # [2, 3, H, W]
                 both = TrustedFlow(loaded[:1, :2], loaded[:1, 2:]), TrustedFlow(loaded[1:, :2], loaded[1:, 2:])
             else:
                 both = _fill(self._found(position, first, second))
@@ -125,7 +126,7 @@ class SharedFlow:
         """Read the flows of a pair, or compute them together with those of the pairs after it."""
         stored = self._path(position)
         if stored is not None and stored.is_file():
-            both = torch.from_numpy(np.load(stored)).to(self._frames[position].rolling)  # [2, 2 or 3, H, W]
+            both = _load(stored, self._frames[position].rolling)  # [2, 2 or 3, H, W]
             confidences = (both[:1, 2:], both[1:, 2:]) if both.shape[1] == 3 else (None, None)
             self._pairs[position] = ConfidentFlows(FlowPair(both[:1, :2], both[1:, :2]), *confidences)
             return
@@ -199,9 +200,10 @@ def true_flow(first: LoadedFrame, second: LoadedFrame) -> FlowPair:
             f"there are no exact flows for {folder}: {TRUTH_FILE} is missing there. Write the clips with qrsc simulate "
             "scenes --truth, or choose another --flow."
         )
+    height, width = first.rolling.shape[-2:]
     flows = [
-        read_truth(folder, "flow_next", first.files.number),
-        read_truth(folder, "flow_prev", second.files.number),
+        read_truth(folder, "flow_next", first.files.number, (height, width)),
+        read_truth(folder, "flow_prev", second.files.number, (height, width)),
     ]
     return FlowPair(*(flow.to(first.rolling).unsqueeze(0) for flow in flows))
 
@@ -220,6 +222,15 @@ def _save(path: Path | None, flows: Tensor) -> None:
     if path is not None:
         with atomic_file(path) as work:
             np.save(work, flows.float().cpu().numpy())
+
+
+def _load(path: Path, frame: Tensor) -> Tensor:
+    """What `_save` wrote for a frame `[..., H, W]`: `[2, 2 or 3, H, W]`, filled flows always with their confidences."""
+    stored = npy_array(path)
+    channels = (3,) if path.stem.endswith("-filled") else (2, 3)
+    if stored.shape not in [(2, count, *frame.shape[-2:]) for count in channels]:
+        raise ValueError(f"{path} has the shape {stored.shape}, and is no flow of these frames. Remove it.")
+    return torch.from_numpy(stored.read()).to(frame)
 
 
 def _no_estimate(first: Tensor, second: Tensor, /) -> FlowPair:

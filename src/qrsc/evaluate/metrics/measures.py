@@ -14,7 +14,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from qrsc.data.dataset import TruthInstant
 from qrsc.evaluate.metrics.field_errors import endpoint_error, line_bend, unseen_parts
 from qrsc.evaluate.metrics.image_quality import Reference, to_levels
 from qrsc.evaluate.metrics.temporal import truth_motion, warping_error
+from qrsc.files.arrays import ArrayArchive
 from qrsc.flow import FlowEstimator, load_flow
 from qrsc.simulate.output.writers import TRUTH_FILE, read_truth
 
@@ -146,12 +146,17 @@ def _exact_fields(frame: ScoredFrame) -> _ExactFields | None:
     path = frame.folder / TRUTH_FILE
     if not path.is_file():
         return None
-    with np.load(path) as arrays:
-        if f"correction_field_{frame.at}/{frame.number:05d}" not in arrays:
+    with ArrayArchive(path) as arrays:
+        if f"correction_field_{frame.at}/{frame.number:05d}" not in arrays.names:
             return None
+
+    def read(name: str) -> Tensor:
+        height, width = frame.truth.shape[-2:]
+        return read_truth(frame.folder, name, frame.number, (height, width)).to(frame.truth.device)
+
     names = (f"correction_field_{frame.at}", f"distortion_field_{frame.at}")
-    fields = [read_truth(frame.folder, name, frame.number).to(frame.truth) for name in names]
-    seen = [read_truth(frame.folder, f"{name}_visible", frame.number).to(frame.truth.device) for name in names]
+    fields = [read(name).to(frame.truth) for name in names]
+    seen = [read(f"{name}_visible") for name in names]
     return _ExactFields(fields[0], seen[0], fields[1], seen[1])
 
 

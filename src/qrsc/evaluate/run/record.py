@@ -11,6 +11,7 @@ from typing import Any
 from qrsc import __version__
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.run.scores import FrameScore, score_from_dict
+from qrsc.files.documents import parse_json
 
 RECORD_FILE = "sequences.jsonl"
 
@@ -26,12 +27,22 @@ class Record:
         self._path = None if folder is None else folder / RECORD_FILE
         self._found: dict[str, list[FrameScore]] = {}
         if self._path is not None and self._path.is_file():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
-                try:
-                    entry = json.loads(line)
-                except json.JSONDecodeError:
-                    continue  # the last line of a run that was interrupted while it was written
-                self._found[entry["key"]] = [score_from_dict(values) for values in entry["scores"]]
+            with self._path.open(encoding="utf-8", errors="replace") as file:
+                for number, line in enumerate(file, 1):
+                    self._add_line(line, f"line {number} of {self._path}")
+
+    def _add_line(self, line: str, where: str) -> None:
+        try:
+            entry = parse_json(line, where)
+        except ValueError:
+            return  # the last line of a run that was interrupted while it was written
+        try:
+            key, scores = entry["key"], [score_from_dict(values) for values in entry["scores"]]
+        except (TypeError, LookupError) as error:
+            raise ValueError(
+                f"{where} holds no figures of a sequence: {error}. Remove the file, or the line."
+            ) from error
+        self._found[str(key)] = scores
 
     def scores(self, key: str) -> list[FrameScore] | None:
         """The figures under a key, or None."""

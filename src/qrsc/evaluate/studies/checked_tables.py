@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+
+from qrsc.files.documents import read_json, read_toml, shortened
 
 Kind = TypeVar("Kind")
 
@@ -20,6 +20,9 @@ _WORDS: dict[type, str] = {
 }
 
 
+_MOST = 2**53  # of a number; up to here a float holds every integer
+
+
 class ManifestError(ValueError):
     """An invalid manifest; the message names the file, the place in it and what was expected."""
 
@@ -30,29 +33,13 @@ def read_table(path: Path) -> Table:
         raise ManifestError(f"there is no manifest {path}.")
     if path.suffix not in (".toml", ".json"):
         raise ManifestError(f"{path} is no manifest: a .toml or a .json file was expected.")
-    text = path.read_text(encoding="utf-8")
     try:
-        values = json.loads(text) if path.suffix == ".json" else _toml(path, text)
-    except ValueError as error:  # both parsers raise subclasses of it
-        if isinstance(error, ManifestError):
-            raise
-        raise ManifestError(f"{path} cannot be read: {error}.") from error
+        values = read_json(path) if path.suffix == ".json" else read_toml(path)
+    except ValueError as error:
+        raise ManifestError(str(error)) from error
     if not isinstance(values, dict):
         raise ManifestError(f"{path} must hold a table at its top, not {type(values).__name__}.")
     return Table(values, str(path))
-
-
-def _toml(path: Path, text: str) -> Any:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        try:
-            import tomli as tomllib
-        except ImportError as error:
-            raise ManifestError(
-                f"{path} is TOML, which Python reads from 3.11 on; write it as JSON, or: pip install tomli"
-            ) from error
-    return tomllib.loads(text)
 
 
 class Table:
@@ -69,16 +56,21 @@ class Table:
         self._known: list[str] = []
 
     def take(self, key: str, kind: type[Kind]) -> Kind | None:
-        """An entry of a type; None if it is missing. An integer is accepted as a number, true and false are not."""
+        """An entry of a type; None if it is missing.
+
+        An integer is accepted as a number; true, false, NaN, infinity and integers over 2^53 are not.
+        """
         self._known.append(key)
         if key not in self._left:
             return None
         value: Any = self._left.pop(key)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if kind is float and type(value) is int and abs(value) <= _MOST:
             value = float(value)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.error(f"{key} must be {_WORDS[kind]}, got {value!r}")
-        return value
+        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not fits or (isinstance(value, (int, float)) and not abs(value) <= _MOST):
+            raise self.error(f"{key} must be {_WORDS[kind]}, got {shortened(value)}")
+        checked: Kind = value
+        return checked
 
     def choose(self, key: str, choices: tuple[Kind, ...]) -> Kind | None:
         """One of several words; None if it is missing."""
@@ -88,7 +80,7 @@ class Table:
         for choice in choices:
             if choice == value:
                 return choice
-        raise self.error(f"{key} must be one of {', '.join(map(str, choices))}, got {value!r}")
+        raise self.error(f"{key} must be one of {', '.join(map(str, choices))}, got {shortened(value)}")
 
     def words(self, key: str) -> tuple[str, ...] | None:
         """A list of words; None if it is missing."""
@@ -96,7 +88,7 @@ class Table:
         if values is None:
             return None
         if not all(isinstance(value, str) for value in values):
-            raise self.error(f"{key} must be a list of words, got {values!r}")
+            raise self.error(f"{key} must be a list of words, got {shortened(values)}")
         return tuple(values)
 
     def tables(self, key: str) -> dict[str, Table]:
@@ -104,14 +96,14 @@ class Table:
         found = {}
         for name, values in (self.take(key, dict) or {}).items():
             if not isinstance(values, dict):
-                raise self.error(f"{key}.{name} must be a table, got {values!r}")
+                raise self.error(f"{key}.{name} must be a table, got {shortened(values)}")
             found[name] = Table(values, f"{self.where}, {key}.{name}")
         return found
 
     def end(self) -> None:
         """Raise if entries are left over."""
         if self._left:
-            unknown = ", ".join(sorted(self._left))
+            unknown = ", ".join(key[:80] for key in sorted(self._left)[:8])
             raise self.error(f"unknown key {unknown}; known are {', '.join(sorted(self._known))}")
 
     def error(self, problem: str) -> ManifestError:

@@ -17,6 +17,7 @@ from qrsc.backend.progress import ProgressCallback
 from qrsc.evaluate.studies.checked_tables import Table
 from qrsc.evaluate.studies.entries import Manifest, Variant
 from qrsc.evaluate.studies.manifest import table_size
+from qrsc.files.documents import read_json
 from qrsc.flow import FlowEstimator, load_flow
 from qrsc.fusion.blocks import MULTIPLE
 from qrsc.learn.fusion.fusion_options import FusionTrainingOptions
@@ -119,9 +120,12 @@ def _options(table: Table, steps: int | None, minutes: float | None) -> FusionTr
             raise table.error(f"loss is one or more of {', '.join(TERMS)}; got {', '.join(terms) or 'none'}")
     if crop is not None:
         given["crop"] = table_size(crop, table)
-    return FusionTrainingOptions(
-        **given, interpolation="bilinear", compiled=torch.cuda.is_available() if compiled is None else compiled
-    )
+    try:
+        return FusionTrainingOptions(
+            **given, interpolation="bilinear", compiled=torch.cuda.is_available() if compiled is None else compiled
+        )
+    except ValueError as error:
+        raise table.error(str(error).removesuffix(".")) from error
 
 
 def to_train(variants: Sequence[Variant]) -> list[Variant]:
@@ -168,7 +172,7 @@ def train_variants(
             resume=resumed,
         )
         fit_fusion(folder, render if shown is None else FewerFrames(render, shown), options, progress=progress)
-        state = json.loads((folder / LIST).read_text(encoding="utf-8"))
+        state = read_json(folder / LIST)
         content = {
             "frames": variant.frames,
             "worlds": variant.trained_on,
@@ -233,8 +237,13 @@ def trained_for(variant: Variant) -> Mapping[str, Any]:
     path = _folder(variant) / FINISHED if isinstance(variant.weights, Path) else None
     if path is None or not path.is_file():
         return {}
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    found = read_json(path)
+    asked = found.get("asked") if isinstance(found, dict) else None
+    numbers = isinstance(asked, dict) and all(isinstance(each, (int, float, type(None))) for each in asked.values())
+    if not numbers or "frames" not in found:
+        raise ValueError(f"{path} is damaged: it does not say how the weights were trained. Remove {path.parent}.")
+    trained: dict[str, Any] = found
+    return trained
 
 
 def require_trained_alike(variants: Sequence[Variant]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -21,7 +20,7 @@ from qrsc.fusion.networks import NetworkFusion, fusion_from_file, shipped_fusion
 from qrsc.pipeline import Corrector
 from qrsc.pipeline import align as alignment
 from qrsc.timing import Readout
-from qrsc.weights import WeightsError, card, file_sha256, read_notes
+from qrsc.weights import WeightsError, card, file_sha256, noted_options, read_notes
 
 
 def identity(variant: Variant) -> str:
@@ -60,7 +59,7 @@ def _described(weights: Path | str) -> dict[str, Any]:
     notes = read_notes(weights)
     if "kind" not in notes or "options" not in notes:
         raise WeightsError(f"{weights} does not say what network it is of; it is not the weights of a fusion network.")
-    return {**notes, **json.loads(notes["options"])}
+    return {**notes, **noted_options(weights, notes, "options")}
 
 
 def method_of(variant: Variant) -> Callable[[SharedFlow], Method]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
 from qrsc.flow.raft_rs.certainty import confidence
 from qrsc.flow.raft_rs.network import MULTIPLE, FlowNetwork, NetworkSize
 from qrsc.motion.fill import fill_unsure
-from qrsc.weights import WeightsError, card, load_strictly, load_weights, read_notes, read_weights
+from qrsc.weights import WeightsError, build_strictly, card, load_weights, noted_options, read_notes, read_weights
 
 MIN_SIDE = 64  # pixels; smaller frames are padded by replicating their edges
 # Without a given scale, frames with more pixels than this are downsampled. On a CPU the limit is time (640 x 480 within
@@ -131,9 +130,8 @@ def suitable_scale(frames: Tensor, thorough: bool = False) -> float:
 
 def load_network(name: str) -> FlowNetwork:
     """Load a flow network with weights of the package."""
-    network = FlowNetwork(network_size(card(name)["size"]))
-    load_strictly(network, load_weights(name), f"the weights {name!r}")
-    return network
+    size = network_size(card(name)["size"])
+    return build_strictly(lambda: FlowNetwork(size), load_weights(name), f"the weights {name!r}")
 
 
 def flow_from_file(path: Path) -> NeuralFlow:
@@ -141,10 +139,11 @@ def flow_from_file(path: Path) -> NeuralFlow:
     notes = read_notes(path)
     if "kind" in notes:
         raise WeightsError(f"{path} holds the weights of the fusion network {notes['kind']}, not of a flow network.")
-    size = network_size(json.loads(notes["size"])) if "size" in notes else NetworkSize()
-    network = FlowNetwork(size)
-    load_strictly(network, read_weights(path), str(path))
-    return NeuralFlow(network, filled=True)
+    try:
+        size = network_size(noted_options(path, notes, "size") if "size" in notes else {})
+    except (TypeError, ValueError) as error:
+        raise WeightsError(f"{path} does not describe a flow network that can be built: {error}") from error
+    return NeuralFlow(build_strictly(lambda: FlowNetwork(size), read_weights(path), str(path)), filled=True)
 
 
 def network_size(described: dict[str, Any]) -> NetworkSize:
@@ -152,10 +151,7 @@ def network_size(described: dict[str, Any]) -> NetworkSize:
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in described.items()
     }
-    try:
-        return NetworkSize(**values)
-    except TypeError as error:
-        raise WeightsError(f"these weights belong to another kind of flow network: {error}.") from error
+    return NetworkSize(**values)
 
 
 def shipped_flow(name: str, *, thorough: bool = False) -> NeuralFlow:

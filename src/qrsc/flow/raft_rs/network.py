@@ -30,8 +30,16 @@ from qrsc.flow.raft_rs.correlation import (
 from qrsc.flow.raft_rs.encoder import Encoder
 from qrsc.flow.raft_rs.update import Update, Upsampler, aligned, gather_evidence
 from qrsc.warp import pixel_grid
+from qrsc.weights.architecture import require_sizes
 
 MULTIPLE = 16  # both sides of a frame must be a multiple of this
+
+
+_LIMITS = {
+    **dict.fromkeys(("stem", "widths", "matching", "fine_matching", "hidden", "fine_hidden"), (1, 1024)),
+    **dict.fromkeys(("levels", "radius", "fine_radius"), (1, 8)),
+    **dict.fromkeys(("depths", "steps", "fine_steps"), (1, 32)),
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,9 @@ class NetworkSize:
     fine_radius: int = 3
     steps: int = 4
     fine_steps: int = 2
+
+    def __post_init__(self) -> None:
+        require_sizes(self, _LIMITS)
 
 
 @dataclass

@@ -19,11 +19,15 @@ from qrsc.fusion.denoise import restored, visible_detail
 from qrsc.fusion.lite.polish import UNLIKE_SCALE, Polish
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
 from qrsc.image.blur import binomial_blur
+from qrsc.weights.architecture import require_sizes
 
 STRIDE = 4  # of the finest features, in pixels of the frame
 # Frames that disagree have weights down to e^-40 in the mean; the network must be able to raise them again.
 LEAST_PRIOR = -2.0 * INVALID
 BLUR_STEPS = (1, 2, 4)  # of the binomial blurs that separate smooth from fine detail: together sigma 3.2 pixels
+
+
+_LIMITS = {"widths": (1, 1024), "depths": (0, 32), "kernel": (1, 9), "polish": (0, 1024), "polishes": (0, 32)}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,9 @@ class LiteOptions:
     anchor: bool = False
     polish: int = 40
     polishes: int = 5
+
+    def __post_init__(self) -> None:
+        require_sizes(self, _LIMITS)
 
 
 class LiteNetwork(nn.Module):

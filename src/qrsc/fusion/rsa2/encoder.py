@@ -56,6 +56,8 @@ class Stage(nn.Module):
 
     def __init__(self, incoming: int, channels: int, depth: int, heads: int, window: int, mlp_ratio: int) -> None:
         super().__init__()
+        if channels % heads:
+            raise ValueError(f"heads must divide the channels; got {heads} heads for {channels}.")
         self.halve = FramesConv(incoming, channels, stride=2)
         self.blocks = nn.ModuleList(
             Block(channels, heads, window, window // 2 if number % 2 else 0, mlp_ratio) for number in range(depth)

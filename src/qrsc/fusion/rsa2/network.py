@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.files.documents import shortened
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.blocks import FIELD_SCALE, Pictures, start_at_zero
 from qrsc.fusion.denoise import restored, visible_detail
@@ -18,11 +19,20 @@ from qrsc.fusion.rsa2.decoder import Decoder
 from qrsc.fusion.rsa2.encoder import TransformerEncoder, keep_scale
 from qrsc.fusion.rsa2.heads import AdaCofHead, DirectHead
 from qrsc.fusion.rsa2.unet3d import UNetEncoder
+from qrsc.weights.architecture import require_sizes
 
 EncoderName = Literal["transformer", "unet"]
 TimeGrid = Literal["true", "unit", "none"]
 ENCODERS: tuple[EncoderName, ...] = get_args(EncoderName)
 TIME_GRIDS: tuple[TimeGrid, ...] = get_args(TimeGrid)
+
+
+_LIMITS = {
+    **dict.fromkeys(("stem", "widths", "features", "mask_width"), (1, 1024)),
+    **dict.fromkeys(("heads", "window"), (1, 64)),
+    **dict.fromkeys(("mlp_ratio", "taps"), (1, 16)),
+    "depths": (0, 32),
+}
 
 
 @dataclass(frozen=True)
@@ -67,11 +77,10 @@ class Rsa2Options:
 
     def __post_init__(self) -> None:
         if self.encoder not in ENCODERS:
-            raise ValueError(f"unknown encoder {self.encoder!r}; choose one of {', '.join(ENCODERS)}.")
+            raise ValueError(f"unknown encoder {shortened(self.encoder)}; choose one of {', '.join(ENCODERS)}.")
         if self.time_grid not in TIME_GRIDS:
-            raise ValueError(f"unknown time grid {self.time_grid!r}; choose one of {', '.join(TIME_GRIDS)}.")
-        if len(self.widths) != 4 or not len(self.depths) == len(self.heads) == 4:
-            raise ValueError(f"widths, depths and heads are four each; got {self.widths}, {self.depths}, {self.heads}.")
+            raise ValueError(f"unknown time grid {shortened(self.time_grid)}; choose one of {', '.join(TIME_GRIDS)}.")
+        require_sizes(self, _LIMITS)
 
     @classmethod
     def published(cls) -> Rsa2Options:

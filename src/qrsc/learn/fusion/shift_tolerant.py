@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Literal, get_args
 
 import torch
@@ -130,12 +131,16 @@ def load_trunk(name: TrunkName, taps: int = 5) -> Trunk:
     """A trunk with its weights, on the CPU.
 
     Raises:
-        ValueError: the package with the weights is not there; nothing is ever downloaded.
+        ValueError: the package with the weights is not there, or damaged; nothing is ever downloaded.
     """
     if name not in TRUNKS:
         raise ValueError(f"unknown trunk {name!r}; choose one of {', '.join(TRUNKS)}.")
-    weights: dict[str, Tensor] = torch.load(weights_file(name), map_location="cpu", weights_only=True)
-    return Trunk(name, weights, taps)
+    path = weights_file(name)
+    try:
+        weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        return Trunk(name, weights, taps)
+    except (UnpicklingError, RuntimeError, EOFError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({type(error).__name__}); install {PACKAGE} again.") from error
 
 
 def weights_file(name: TrunkName) -> Path:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from qrsc.backend.progress import Progress, ProgressCallback
 from qrsc.learn.trainer.schedule import Schedule
 from qrsc.learn.trainer.state import TrainingState
-from qrsc.weights import load_strictly
+from qrsc.weights import WeightsError, load_strictly
 
 LOG_EVERY = 100  # steps, over which the logged loss is averaged
 
@@ -107,6 +107,8 @@ class NetworkTraining(lightning.LightningModule):
     def restore(self, state: TrainingState) -> None:
         """Continue from a state; to be called before the run starts."""
         load_strictly(self.network, state.network, "the training state")
+        if {name for name, _ in self.network.named_parameters()} - state.average.keys():
+            raise WeightsError("the training state is damaged: it has no moving average of some weights.")
         self.steps_done = self.steps_before = state.step
         self.minutes_before = state.minutes
         self._restored = state

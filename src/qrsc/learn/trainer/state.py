@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from qrsc.files.documents import read_json, shortened
 from qrsc.weights import WeightsError, file_sha256, read_weights, verify
 
 LARGEST = 15 * 2**20  # bytes per file
 LIST = "state.json"
+_FILE = re.compile(r"state-\d+-\d+\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,47 @@ def load_state(folder: Path) -> TrainingState:
     path = folder / LIST
     if not path.is_file():
         raise WeightsError(f"there is no training state in {folder}: {LIST} is missing.")
-    listing = json.loads(path.read_text(encoding="utf-8"))
+    step, minutes, files = _checked_listing(path)
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in _STORED}
-    for name, digest in listing["files"].items():
+    for name, digest in files.items():
         verify(folder / name, digest)
         for key, value in read_weights(folder / name).items():
             part, _, own = key.partition(".")
+            if part not in parts or value.dtype not in _STORED.values():
+                raise WeightsError(f"{folder / name} holds {key[:80]} as {value.dtype}, which is no training state.")
             parts[part][own] = value.float()
-    return TrainingState(int(listing["step"]), float(listing["minutes"]), **parts)
+    _require_one_network(parts, folder)
+    return TrainingState(step, minutes, **parts)
+
+
+def _require_one_network(parts: dict[str, dict[str, Tensor]], folder: Path) -> None:
+    """Raise unless all parts of a state are finite, and have the names and shapes of its weights."""
+    weights = parts["network"]
+    for part, tensors in parts.items():
+        for name, value in tensors.items():
+            if name not in weights or value.shape != weights[name].shape or not bool(value.isfinite().all()):
+                raise WeightsError(f"the training state in {folder} is damaged: {part}.{name[:80]} does not fit.")
+    if parts["first_moments"].keys() != parts["second_moments"].keys():
+        raise WeightsError(f"the training state in {folder} is damaged: some moments are missing.")
+
+
+def _checked_listing(path: Path) -> tuple[int, float, dict[str, str]]:
+    """Step, minutes, and the files by name with their SHA-256, from the list of a state."""
+    try:
+        listing = read_json(path)
+    except ValueError as error:
+        raise WeightsError(str(error)) from error
+    held: dict[str, Any] = listing if isinstance(listing, dict) else {}
+    step, minutes, files = (held.get(key, -1) for key in ("step", "minutes", "files"))
+    numbers = type(step) is int and 0 <= step < 2**53 and type(minutes) in (int, float) and 0 <= minutes < 2**53
+    if not numbers or not isinstance(files, dict):
+        raise WeightsError(f"{path} is damaged: step, minutes and files were expected. Start the training anew.")
+    for name, digest in files.items():
+        if not _FILE.fullmatch(name) or not isinstance(digest, str):
+            raise WeightsError(f"{path} is damaged: {shortened(name)} is no file of a training state.")
+        if not (path.parent / name).is_file():
+            raise WeightsError(f"{path.parent / name} is missing, which {path.name} lists. Start the training anew.")
+    return step, float(minutes), files
 
 
 def _split(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from qrsc.backend.progress import Stage
 from qrsc.data.layouts import Layout, LayoutName, Split, frame_path, get_layout, index_sequences, write_clip_file
+from qrsc.files.arrays import ArrayArchive
 from qrsc.media.atomic import atomic_folder
 from qrsc.media.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from qrsc.media.image_folder import list_frames, read_frame, write_frame
@@ -79,15 +80,25 @@ class TruthWriter:
                 np.lib.format.write_array(file, np.ascontiguousarray(stored.cpu().numpy()), allow_pickle=False)
 
 
-def read_truth(folder: Path, name: str, number: int) -> Tensor:
-    """Read one array of a sequence's `truth.npz`; float16 becomes float32, poses and intrinsics stay float64."""
+def read_truth(folder: Path, name: str, number: int, size: tuple[int, int] | None = None) -> Tensor:
+    """Read one array of a sequence's `truth.npz`; float16 becomes float32, poses and intrinsics stay float64.
+
+    Args:
+        size: `(H, W)` that the last two dimensions must have; any if None.
+
+    Raises:
+        ValueError: the file is damaged, has no such array, or one of another size.
+    """
     path = folder / TRUTH_FILE
-    with np.load(path) as arrays:
+    with ArrayArchive(path) as arrays:
         key = f"{name}/{number:05d}"
-        if key not in arrays:
-            names = sorted({entry.split("/")[0] for entry in arrays})
-            raise KeyError(f"{path} has no {name!r} for frame {number}; it has {', '.join(names)}.")
-        value = torch.from_numpy(arrays[key])
+        if key not in arrays.names:
+            names = sorted({entry.split("/")[0] for entry in arrays.names})
+            raise ValueError(f"{path} has no {name!r} for frame {number}; it has {', '.join(names[:20]) or 'nothing'}.")
+        stored = arrays.array(key)
+        if size is not None and stored.shape[-2:] != tuple(size):
+            raise ValueError(f"{stored.where} has the shape {stored.shape}; the frames are {size[1]}x{size[0]}.")
+        value = torch.from_numpy(stored.read())
     return value.float() if value.dtype == torch.float16 else value
 
 
@@ -282,8 +293,8 @@ def _as_picture(value: Tensor) -> Tensor:
 def _write_notes(folder: Path, notes: Mapping[str, object]) -> None:
     content = dict(notes)
     if (folder / TRUTH_FILE).exists():
-        with np.load(folder / TRUTH_FILE) as stored:
-            names = {entry.split("/")[0] for entry in stored}
+        with ArrayArchive(folder / TRUTH_FILE) as stored:
+            names = {entry.split("/")[0] for entry in stored.names}
         known = {name: text for group in TRUTH_NAMES.values() for name, text in group.items()}
         content["arrays"] = {name: text for name, text in known.items() if name in names}
     (folder / NOTES_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
