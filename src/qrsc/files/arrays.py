@@ -102,7 +102,7 @@ class StoredArray:
                     file.seek(self.start)
                 content = file.read(self.nbytes)
             except _DAMAGE as error:
-                raise ValueError(f"{self.where} is damaged: {error}. Write it again.") from error
+                raise ValueError(f"{self.where} is damaged: {_told(error)}. Write it again.") from error
         if len(content) != self.nbytes:
             raise ValueError(f"{self.where} is truncated: {len(content)} of {self.nbytes} bytes are there.")
         order: Any = "F" if self.fortran else "C"
@@ -124,7 +124,7 @@ class ArrayArchive:
         try:
             self._archive = zipfile.ZipFile(path)
         except _DAMAGE as error:
-            raise ValueError(f"{path} cannot be read as an .npz archive: {error}. Write it with np.savez.") from error
+            raise ValueError(f"{path} cannot be read as an .npz archive: {_told(error)}. Write it with np.savez.") from error
         names = (each.filename for each in self._archive.infolist())
         self.names = tuple(name.removesuffix(".npy") for name in names if name.endswith(".npy"))
 
@@ -153,7 +153,7 @@ class ArrayArchive:
             file = self._archive.open(entry)
             header = _read_header(file, entry.file_size)
         except _DAMAGE as error:
-            raise ValueError(f"{where} cannot be read: {error}. Write it with np.savez.") from error
+            raise ValueError(f"{where} cannot be read: {_told(error)}. Write it with np.savez.") from error
 
         @cache
         def verified() -> IO[bytes]:
@@ -170,7 +170,7 @@ class ArrayArchive:
                 while file.read(_CHUNK):
                     pass
         except _DAMAGE as error:
-            raise ValueError(f"{where} is damaged: {error}. Write it again.") from error
+            raise ValueError(f"{where} is damaged: {_told(error)}. Write it again.") from error
 
 
 def npy_array(path: Path) -> StoredArray:
@@ -191,6 +191,11 @@ def npy_array(path: Path) -> StoredArray:
 def raw_array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, start: int) -> StoredArray:
     """The array at a position of a file, which is opened when its values are asked for."""
     return StoredArray(str(path), shape, dtype, fortran, start, lambda: path.open("rb"))
+
+
+def _told(error: Exception) -> str:
+    """The error in words; zipfile shows the whole file name, which can be 64 kB of damage."""
+    return str(error)[:160] or type(error).__name__
 
 
 _Header = tuple[tuple[int, ...], np.dtype[Any], bool, int]  # shape, dtype, order and start of the values

@@ -25,6 +25,7 @@ from qrsc.weights import (
     WeightsError,
     build_strictly,
     card,
+    load_strictly,
     load_weights,
     noted_options,
     read_notes,
@@ -194,8 +195,9 @@ def load_network(name: str) -> FusionNetwork:
             f"the weights of the fusion {name!r} do not come with this version of the package; use `mean`, or train "
             "the network with `qrsc train fusion`."
         )
-    options = dict(card(name)["options"])
-    return build_strictly(lambda: build_network(name, options), load_weights(name), f"the weights {name!r}")
+    network = build_network(name, dict(card(name)["options"]))
+    load_strictly(network, load_weights(name), f"the weights {name!r}")
+    return network
 
 
 def network_from_file(path: Path) -> FusionNetwork:

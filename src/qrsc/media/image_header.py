@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from qrsc.media.errors import MediaError
 
 Content = bytes | mmap.mmap
 
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_CRITICAL = (b"IHDR", b"PLTE", b"IDAT")
 _JPEG_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # start of frame; the three are tables and extensions
 _TIFF_NUMBERS = {3: "H", 4: "I", 16: "Q"}  # field types: short, long, and long of eight bytes
@@ -38,7 +41,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def read_content(path: Path) -> bytes:
-    """The content of an image file whose size is within the limits.
+    """The content of an image file whose size is within the limits; a PNG file is whole.
 
     Raises:
         OSError: it is missing or cannot be opened.
@@ -48,6 +51,8 @@ def read_content(path: Path) -> bytes:
         raise MediaError(f"{path} is too large for a picture: at most {MOST_PICTURE_BYTES >> 20} MB are read.")
     content = path.read_bytes()
     content_size(content, path)
+    if content.startswith(_PNG) and not _whole_png(content):
+        raise _unreadable(path)
     return content
 
 
@@ -61,7 +66,7 @@ def content_size(content: Content, path: Path) -> tuple[int, int]:
     parse = next((parse for matches, parse in _FORMATS if matches(start)), None)
     try:
         height, width, *tile = (0, 0) if parse is None else parse(content)
-    except struct.error as error:  # a field lies beyond the end
+    except (struct.error, OverflowError) as error:  # a field lies beyond the end
         raise _unreadable(path) from error
     if min(height, width) < 1:
         raise _unreadable(path)
@@ -81,6 +86,22 @@ def _unreadable(path: Path) -> MediaError:
 def _png(content: Content) -> tuple[int, ...]:
     kind, width, height = struct.unpack_from(">4sII", content, 12)
     return (height, width) if kind == b"IHDR" else (0, 0)
+
+
+def _whole_png(content: bytes) -> bool:
+    """Whether no chunk that matters is truncated, and all their checksums are right.
+
+    The decoder would find the same, and print a line of its own about it.
+    """
+    place, kind = len(_PNG), b""
+    while kind != b"IEND" and place + 12 <= len(content):
+        length, kind = struct.unpack_from(">I4s", content, place)
+        end = place + 12 + length
+        told = int.from_bytes(content[end - 4 : end], "big")
+        if kind in _PNG_CRITICAL and zlib.crc32(memoryview(content)[place + 4 : end - 4]) != told:
+            return False
+        place = end
+    return kind == b"IEND"
 
 
 def _jpeg(content: Content) -> tuple[int, ...]:
@@ -139,7 +160,7 @@ def _tiff(content: Content) -> tuple[int, ...]:
 
 
 _FORMATS: tuple[tuple[Callable[[bytes], bool], Callable[[Content], tuple[int, ...]]], ...] = (
-    (lambda start: start[:8] == b"\x89PNG\r\n\x1a\n", _png),
+    (lambda start: start[:8] == _PNG, _png),
     (lambda start: start[:3] == b"\xff\xd8\xff", _jpeg),
     (lambda start: start[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _tiff),
     (lambda start: start[:4] == b"RIFF" and start[8:12] == b"WEBP", _webp),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from qrsc.files.documents import parse_json, read_json, shortened
 from qrsc.files.limits import MOST_WEIGHTS_BYTES
+from qrsc.weights.architecture import without_memory
 
 FOLDER = Path(__file__).parent
 Network = TypeVar("Network", bound=nn.Module)
@@ -48,7 +49,7 @@ def verify(path: Path, sha256: str) -> None:
     found = file_sha256(path)
     if found != sha256:
         raise WeightsError(
-            f"{path.name} is damaged or was replaced: its SHA-256 is {found}, its card says {sha256}. "
+            f"{path.name} is damaged or was replaced: its SHA-256 is {found}, its card says {sha256[:64]}. "
             "Install the package again, or name another weights file."
         )
 
@@ -111,7 +112,7 @@ def build_strictly(build: Callable[[], Network], weights: Mapping[str, Tensor], 
         WeightsError: the network cannot be built, or a tensor does not fit.
     """
     try:
-        with torch.device("meta"):
+        with without_memory():
             planned = build()
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise WeightsError(f"{origin} describes a network that cannot be built: {error}") from error

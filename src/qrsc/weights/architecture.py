@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
 
 from qrsc.files.documents import shortened
 
@@ -12,6 +16,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Limits = Mapping[str, tuple[int, int]]  # smallest and largest value of a field, or of each number in it
+
+_INITIALISERS = frozenset({"normal_", "uniform_", "fill_", "zero_", "mul_"})
 
 
 def require_sizes(options: DataclassInstance, limits: Limits) -> None:
@@ -39,3 +45,30 @@ def require_sizes(options: DataclassInstance, limits: Limits) -> None:
         ):
             wanted = f"{len(default)} whole numbers" if several else "a whole number"
             raise ValueError(f"{each.name} must be {wanted} from {least} to {most}; got {shortened(value)}.")
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Networks that are built inside have names and shapes, and no values: they take no memory."""
+    with torch.device("meta"), _NoValues():
+        yield
+
+
+class _NoValues(TorchFunctionMode):
+    """Leaves out what initialises tensors.
+
+    They have no values to set, and for random ones on the meta device torch imports its compiler: 12 s on two busy
+    cores.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if getattr(func, "__name__", "") in _INITIALISERS:
+            return args[0] if args else named["tensor"]  # `torch.nn.init` names its arguments
+        return func(*args, **named)

@@ -16,7 +16,16 @@ from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
 from qrsc.flow.raft_rs.certainty import confidence
 from qrsc.flow.raft_rs.network import MULTIPLE, FlowNetwork, NetworkSize
 from qrsc.motion.fill import fill_unsure
-from qrsc.weights import WeightsError, build_strictly, card, load_weights, noted_options, read_notes, read_weights
+from qrsc.weights import (
+    WeightsError,
+    build_strictly,
+    card,
+    load_strictly,
+    load_weights,
+    noted_options,
+    read_notes,
+    read_weights,
+)
 
 MIN_SIDE = 64  # pixels; smaller frames are padded by replicating their edges
 # Without a given scale, frames with more pixels than this are downsampled. On a CPU the limit is time (640 x 480 within
@@ -130,8 +139,9 @@ def suitable_scale(frames: Tensor, thorough: bool = False) -> float:
 
 def load_network(name: str) -> FlowNetwork:
     """Load a flow network with weights of the package."""
-    size = network_size(card(name)["size"])
-    return build_strictly(lambda: FlowNetwork(size), load_weights(name), f"the weights {name!r}")
+    network = FlowNetwork(network_size(card(name)["size"]))
+    load_strictly(network, load_weights(name), f"the weights {name!r}")
+    return network
 
 
 def flow_from_file(path: Path) -> NeuralFlow:
