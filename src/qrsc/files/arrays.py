@@ -26,7 +26,7 @@ _MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER = 10_000  # numpy's own limit
 _KINDS = "biuf"  # bool, whole numbers and floats
 _MOST_DEFLATED = 1032  # bytes that one byte of a deflated stream can stand for
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 # What reading a damaged archive raises, by experiment and by the source of zipfile.
 _DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
@@ -124,7 +124,9 @@ class ArrayArchive:
         try:
             self._archive = zipfile.ZipFile(path)
         except _DAMAGE as error:
-            raise ValueError(f"{path} cannot be read as an .npz archive: {_told(error)}. Write it with np.savez.") from error
+            raise ValueError(
+                f"{path} cannot be read as an .npz archive: {_told(error)}. Write it with np.savez."
+            ) from error
         names = (each.filename for each in self._archive.infolist())
         self.names = tuple(name.removesuffix(".npy") for name in names if name.endswith(".npy"))
 

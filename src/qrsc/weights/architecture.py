@@ -35,7 +35,8 @@ def require_sizes(options: DataclassInstance, limits: Limits) -> None:
         assert default is not MISSING
         if each.name not in limits:
             if not isinstance(value, type(default)):
-                raise ValueError(f"{each.name} must be like {default!r}; got {shortened(value)}.")
+                wanted = "true or false" if isinstance(default, bool) else "a word"
+                raise ValueError(f"{each.name} must be {wanted}; got {shortened(value)}.")
             continue
         least, most = limits[each.name]
         several = isinstance(default, tuple)

@@ -143,7 +143,10 @@ def _set(name: str, table: Table, folder: Path, at: str) -> DataEntry:
         raise table.error(f"there is no list {folder / listed}")
     if gamma is None and scan is not None:
         raise table.error("scan replaces the data set's own only together with gamma; give both or none")
-    readout = None if gamma is None else Readout(gamma, parse_scan(scan or "top-down"))
+    try:
+        readout = None if gamma is None else Readout(gamma, parse_scan(scan or "top-down"))
+    except ValueError as error:
+        raise table.error(str(error).removesuffix(".")) from error
     return DataEntry(name, place, layout, split, None if listed is None else folder / listed, readout, scenes)
 
 
