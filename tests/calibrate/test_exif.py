@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -72,3 +73,27 @@ def test_a_folder_of_pictures_names_its_camera(tmp_path: Path) -> None:
     for number in range(2):
         (tmp_path / f"{number}.jpg").write_bytes(jpeg(fields("GoPro", "GoPro HERO5 Black")))
     assert open_clip(tmp_path).camera == "GoPro HERO5 Black"
+
+
+def test_a_block_that_claims_four_gigabytes_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    content = png(fields("GoPro", "HERO5 Black"))
+    place = content.index(b"eXIf")
+    path.write_bytes(content[: place - 4] + b"\xff\xff\xff\xff" + content[place:])
+    tracemalloc.start()
+    assert image_camera(path) == ("GoPro", "HERO5 Black")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4 << 20
+
+
+def test_a_large_tiff_file_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    path.write_bytes(fields("GoPro", "HERO5 Black"))
+    with path.open("rb+") as file:
+        file.truncate(1 << 30)  # sparse
+    tracemalloc.start()
+    assert image_camera(path) == ("GoPro", "HERO5 Black")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20

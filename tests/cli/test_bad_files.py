@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,8 @@ from qrsc.media.image_folder import write_frame
 
 SIZE = (48, 64)
 LITE = LiteOptions(widths=(4, 4, 4), depths=(1, 1, 1), polish=4, polishes=1)
-HUGE_PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + bytes(60)
+HUGE_HEADER = b"IHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"
+HUGE_PNG = b"\x89PNG\r\n\x1a\n\0\0\0\r" + HUGE_HEADER + zlib.crc32(HUGE_HEADER).to_bytes(4, "big") + bytes(60)
 
 
 def write_clip(folder: Path) -> Path:
