@@ -20,8 +20,19 @@ from qrsc.media.image_folder import write_frame
 
 SIZE = (48, 64)
 LITE = LiteOptions(widths=(4, 4, 4), depths=(1, 1, 1), polish=4, polishes=1)
-HUGE_HEADER = b"IHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"
-HUGE_PNG = b"\x89PNG\r\n\x1a\n\0\0\0\r" + HUGE_HEADER + zlib.crc32(HUGE_HEADER).to_bytes(4, "big") + bytes(60)
+
+
+def huge_png() -> bytes:
+    """Whole, and of 100,000x100,000 pixels by its header."""
+    made = b"\x89PNG\r\n\x1a\n"
+    header = (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"
+    for kind, body in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(99))), (b"IEND", b"")):
+        made += len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+    return made
+
+
+HUGE_PNG = huge_png()
+OBJECTS = np.array([{}])
 
 
 def write_clip(folder: Path) -> Path:
@@ -46,7 +57,7 @@ def write_fp8(path: Path) -> None:
 GIVEN: dict[tuple[str, str], tuple[str, Callable[[Path], object]]] = {
     ("empty.npz", "empty"): ("--flow", lambda path: path.write_bytes(b"")),
     ("array.npz", "an array"): ("--flow", lambda path: path.write_bytes(b"\x93NUMPY\x01\x00" + bytes(99))),
-    ("objects.npz", "objects"): ("--flow", lambda path: np.savez(path, forward=np.array([{}]), backward=np.array([{}]))),
+    ("objects.npz", "objects"): ("--flow", lambda path: np.savez(path, forward=OBJECTS, backward=OBJECTS)),
     ("small.npz", "another size"): ("--flow", lambda path: np.savez(path, forward=np.ones((2, 2, 4, 4)),
                                                                     backward=np.ones((2, 2, 4, 4)))),
     ("bomb.npz", "a bomb"): ("--flow", lambda path: np.savez_compressed(path, forward=np.zeros((1, 2, 999, 999)),
