@@ -69,6 +69,8 @@ DESCRIPTIONS: list[tuple[str, object, str]] = [
     ("rsa2-lite", described("rsa2-lite", polish=-1), "polish must be a whole number from 0 to 1024; got -1"),
     ("rsa2-lite", described("rsa2-lite", calm=[]), r"calm must be true or false; got \(\)"),
     ("rsa2-lite", described("rsa2-lite", widths=[1024] * 3, polish=1024), "does not fit LiteNetwork"),
+    ("rsa2-lite", described("rsa2-lite", polish=1), "polish must be 0, or 2 or more"),
+    ("rsa2", described("rsa2", taps=2), "taps must be odd; got 2"),
     ("rsa2", described("rsa2", widths=[4] * 100), "widths must be 4 whole numbers"),
     ("rsa2", described("rsa2", heads=[3] * 4), "heads must divide the channels"),
     ("rsa2", described("rsa2", heads=[0] * 4), "heads must be 4 whole numbers from 1 to 64"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -174,3 +175,15 @@ def test_a_shift_is_little_and_a_blur_is_much() -> None:
 def test_the_code_of_the_package_is_not_run() -> None:
     load_trunk("alex")
     assert "stlpips_pytorch" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"no weights", b"PK\x03\x04" + bytes(200), b"\x80\x02cos\nsystem\n(S'ls'\ntR."]
+)
+def test_damaged_weights_of_the_package_are_named(
+    damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alex.pth").write_bytes(damage)
+    monkeypatch.setattr("qrsc.learn.fusion.shift_tolerant.weights_file", lambda name: tmp_path / "alex.pth")
+    with pytest.raises(ValueError, match=r"alex\.pth is damaged .* install stlpips_pytorch again"):
+        load_trunk("alex")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -128,6 +129,13 @@ def test_what_is_trained(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         require_trained_alike([cut, new, own])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"frames": 3, "asked": {"steps": []}}', "[" * 5000])
+def test_a_damaged_note_of_a_training_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / FINISHED).write_text(text)
+    with pytest.raises(ValueError, match=FINISHED):
+        trained_for(Variant("a", weights=tmp_path / "f.safetensors", trained_here=True))
 
 
 CROSSED = (
@@ -269,6 +277,11 @@ def test_training_is_described_by_the_manifest() -> None:
     [
         ({}, "study.toml, training: say how long to train each row"),
         ({"steps": 0}, "steps must be over 0, got 0"),
+        ({"steps": 10**30}, "steps must be a whole number, got 1000"),
+        ({"minutes": math.nan}, "minutes must be a number, got nan"),
+        ({"minutes": math.inf}, "minutes must be a number, got inf"),
+        ({"steps": 3, "peak": [1]}, "peak must be a number"),
+        ({"steps": 3, "size": "0x0"}, "a size is WIDTHxHEIGHT"),
         ({"steps": 3, "crop": "40x32"}, r"multiples of 16 and fit into size; got 40x32 of 384x320"),
         ({"steps": 3, "size": "128x128"}, "got 256x256 of 128x128"),
         ({"steps": 3, "loss": ["style"]}, "loss is one or more of charbonnier"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from qrsc.learn.trainer.schedule import Schedule
 from qrsc.learn.trainer.state import LIST, TrainingState, load_state, save_state
 from qrsc.weights import WeightsError, file_sha256
 
@@ -75,3 +78,13 @@ def test_hostile_tensors_of_a_state(change: dict[str, torch.Tensor], message: st
     with pytest.raises(WeightsError, match=message) as caught:
         load_state(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_a_state_without_some_averages_cannot_be_resumed() -> None:
+    pytest.importorskip("pytorch_lightning", reason="training needs the extra 'train'")
+    from qrsc.learn.trainer.lightning_module import NetworkTraining
+
+    task = SimpleNamespace(network=torch.nn.Linear(3, 2))
+    module = NetworkTraining(task, Schedule(minutes=math.inf, steps=9, peak=1e-3))  # type: ignore[arg-type]  # its network is enough
+    with pytest.raises(WeightsError, match="no moving average of some weights"):
+        module.restore(TrainingState(7, 1.5, PART, {"bias": PART["bias"]}, {}, {}))

@@ -58,6 +58,8 @@ class LiteOptions:
 
     def __post_init__(self) -> None:
         require_sizes(self, _LIMITS)
+        if self.polish == 1:
+            raise ValueError("polish must be 0, or 2 or more: half of its channels are context; got 1.")
 
 
 class LiteNetwork(nn.Module):

@@ -81,6 +81,8 @@ class Rsa2Options:
         if self.time_grid not in TIME_GRIDS:
             raise ValueError(f"unknown time grid {shortened(self.time_grid)}; choose one of {', '.join(TIME_GRIDS)}.")
         require_sizes(self, _LIMITS)
+        if self.taps % 2 == 0:
+            raise ValueError(f"taps must be odd; got {self.taps}.")
 
     @classmethod
     def published(cls) -> Rsa2Options:
