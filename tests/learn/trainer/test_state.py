@@ -85,6 +85,6 @@ def test_a_state_without_some_averages_cannot_be_resumed() -> None:
     from qrsc.learn.trainer.lightning_module import NetworkTraining
 
     task = SimpleNamespace(network=torch.nn.Linear(3, 2))
-    module = NetworkTraining(task, Schedule(minutes=math.inf, steps=9, peak=1e-3))  # type: ignore[arg-type]  # its network is enough
+    module = NetworkTraining(task, Schedule(minutes=math.inf, steps=9, peak=1e-3))
     with pytest.raises(WeightsError, match="no moving average of some weights"):
         module.restore(TrainingState(7, 1.5, PART, {"bias": PART["bias"]}, {}, {}))
