@@ -66,6 +66,10 @@ class Recipe:
     pixel_aspect: Fraction | None = None
     sound: int = 0  # tracks
     subtitles: str = ""  # an encoder of them
+    second: bool = False  # a second video, with frames that are not stored in the order in which they are shown
+    cover: bool = False  # a cover picture
+    alpha: bool = False  # the upper half is half transparent
+    rate: int | None = None  # frames per second, for encoders that need their own unit of time
     metadata: dict[str, str] = field(default_factory=dict)
     chapters: list[dict[str, Any]] = field(default_factory=list)
 
@@ -75,8 +79,9 @@ def make_video(path: Path, recipe: Recipe) -> Path:
     stamps = recipe.stamps or [3000 * k for k in range(len(recipe.frames))]
     layout = layout_of(recipe.pixel_format)
     with av.open(str(path), "w") as container:
-        video: Any = container.add_stream(recipe.codec, rate=30, options=recipe.options)
-        video.time_base = video.codec_context.time_base = TIME_BASE
+        video: Any = container.add_stream(recipe.codec, rate=recipe.rate or 30, options=recipe.options)
+        time_base = TIME_BASE if recipe.rate is None else Fraction(1, recipe.rate)
+        video.time_base = video.codec_context.time_base = time_base
         video.height, video.width = recipe.frames[0].shape[-2:]
         video.pix_fmt = recipe.pixel_format
         context, colours = video.codec_context, recipe.colours
@@ -90,20 +95,56 @@ def make_video(path: Path, recipe: Recipe) -> Path:
         for number, sound in enumerate(sounds):
             sound.metadata["language"] = ("eng", "deu", "fra")[number]
         subtitle: Any = container.add_mux_stream(recipe.subtitles) if recipe.subtitles else None
+        second = _second_video(container) if recipe.second else None
+        cover = _cover(container) if recipe.cover else None
         container.metadata.update(recipe.metadata)
         if recipe.chapters:
             container.set_chapters(recipe.chapters)  # type: ignore[arg-type]  # PyAV's stubs
         for frame, stamp in zip(recipe.frames, stamps, strict=True):
-            picture: Any = reformatted(frame_of(frame, layout, colours), format=recipe.pixel_format)
+            opacity = _half_transparent(frame, layout.bits) if recipe.alpha else None
+            picture: Any = reformatted(frame_of(frame, layout, colours, opacity), format=recipe.pixel_format)
             picture.pts, picture.time_base = stamp, TIME_BASE
             container.mux(video.encode(picture))
-        container.mux(video.encode(None))
+            if second is not None:
+                container.mux(second.encode(_small_frame(stamp)))
+        for stream in (video, second):
+            container.mux(stream.encode(None) if stream is not None else [])
+        if cover is not None:
+            container.mux([*cover.encode(_small_frame(0, "yuvj420p")), *cover.encode(None)])
         seconds = (stamps[-1] + 3000) / 90000
         for number, sound in enumerate(sounds):
             _sing(container, sound, seconds, stamps[0] / 90000, number)
         if subtitle is not None:
             _write_subtitles(container, subtitle, seconds)
     return path
+
+
+def _second_video(container: Any) -> Any:
+    stream = container.add_stream("libx264", rate=30, options={"bf": "2", "b-adapt": "0"})
+    stream.time_base = stream.codec_context.time_base = TIME_BASE
+    stream.height, stream.width, stream.pix_fmt = 32, 32, "yuv420p"
+    return stream
+
+
+def _cover(container: Any) -> Any:
+    stream = container.add_stream("mjpeg", rate=1)
+    stream.height, stream.width, stream.pix_fmt, stream.disposition = 32, 32, "yuvj420p", 1 << 10
+    stream.codec_context.time_base = TIME_BASE
+    return stream
+
+
+def _small_frame(stamp: int, pixel_format: str = "yuv420p") -> Any:
+    frame: Any = reformatted(
+        frame_of(texture(stamp % 97, 32, 32), layout_of("yuv420p"), Colours()), format=pixel_format
+    )
+    frame.pts, frame.time_base = stamp, TIME_BASE
+    return frame
+
+
+def _half_transparent(frame: Tensor, bits: int) -> npt.NDArray[Any]:
+    alpha = np.full(frame.shape[-2:], 2**bits - 1, np.uint8 if bits == 8 else np.uint16)
+    alpha[: frame.shape[-2] // 2] = 2 ** (bits - 1)
+    return alpha
 
 
 def _sing(container: Any, stream: Any, seconds: float, start: float, seed: int) -> None:
@@ -173,7 +214,7 @@ def facts(path: Path) -> Facts:
 def _track(path: Path, stream: Any) -> tuple[str, str, dict[str, str], list[tuple[Fraction, bytes]]]:
     with av.open(str(path)) as container:
         same: Any = container.streams[stream.index]
-        packets = [(p.pts * p.time_base, bytes(p)) for p in container.demux(same) if p.size]
+        packets = [((p.pts or 0) * p.time_base, bytes(p)) for p in container.demux(same) if p.size]
         name = "" if same.codec_context is None else same.codec_context.name
         kept = {key: value for key, value in same.metadata.items() if key in ("language", "title", "handler_name")}
         return same.type, name, kept, packets

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
 import pytest
 
 import qrsc
-from qrsc.media.clock import Clock, ClockReport, TrackClock
+from qrsc.media.clock import Clock, ClockReport
 from qrsc.media.probe import ClipInfo, probe
+from qrsc.media.track_clock import DecodingOrder, TrackClock
 from qrsc.media.truncation import missing_bytes
 
 from ..videos import Recipe, facts, make_video, seen, texture, texture_frames
@@ -191,3 +194,69 @@ def test_a_clip_is_probed_once(clip: Path, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr(f"{room}.probe", counted)
     qrsc.correct_video(clip, tmp_path / "out.mp4", preset="fast")
     assert probed == [clip]
+
+
+# --- decoding order of copied packets ---
+
+
+@dataclass
+class FakePacket:
+    """A packet as far as its times go."""
+
+    pts: int | None
+    dts: int | None
+    duration: int = 0
+    kind: str = "video"
+
+    @property
+    def stream(self) -> Any:
+        return SimpleNamespace(index=1, type=self.kind)
+
+
+def ordered(packets: list[FakePacket]) -> tuple[list[tuple[int | None, int | None]], DecodingOrder]:
+    order = DecodingOrder()
+    ready: list[Any] = [each for packet in packets for each in order.take(packet)]  # type: ignore[arg-type]
+    ready += order.rest()
+    assert len(ready) == len(packets)
+    dts = [packet.dts for packet in ready]
+    assert all(after > before for before, after in pairwise(dts))
+    assert all(packet.dts <= packet.pts for packet in ready)
+    return [(packet.pts, packet.dts) for packet in ready], order
+
+
+def test_first_decoding_times_are_counted_back() -> None:
+    found, order = ordered([FakePacket(0, None), FakePacket(100, None), FakePacket(33, 0), FakePacket(67, 33)])
+    assert [pts for pts, _ in found] == [0, 100, 33, 67]
+    assert [dts for _, dts in found[2:]] == [0, 33]
+    assert order.untimed == 0
+
+
+def test_a_short_track_without_decoding_times_gets_all_of_them() -> None:
+    found, order = ordered([FakePacket(0, None), FakePacket(90, None), FakePacket(30, None), FakePacket(60, None)])
+    assert [pts for pts, _ in found] == [0, 90, 30, 60]
+    assert order.untimed == 0
+
+
+def test_packets_without_times_follow_each_other_and_are_counted() -> None:
+    found, order = ordered([FakePacket(None, None, 20, "audio") for _ in range(4)])
+    assert found == [(0, 0), (20, 20), (40, 40), (60, 60)]
+    assert order.untimed == 4
+
+
+def test_a_missing_time_in_the_middle_follows_the_packet_before() -> None:
+    found, order = ordered([FakePacket(10, 0, 10), FakePacket(20, None, 10), FakePacket(30, 20, 10)])
+    assert found == [(10, 0), (20, 10), (30, 20)]
+    assert order.untimed == 0
+
+
+def test_a_packet_without_duration_lasts_as_long_as_the_one_before() -> None:
+    order = DecodingOrder()
+    sound = [FakePacket(85 * number, 85 * number, 0, "audio") for number in range(3)]
+    for packet in sound:
+        order.take(packet)  # type: ignore[arg-type]
+    assert [packet.duration for packet in sound] == [0, 85, 85]
+    order = DecodingOrder()
+    text = [FakePacket(85 * number, 85 * number, 0, "subtitle") for number in range(3)]
+    for packet in text:
+        order.take(packet)  # type: ignore[arg-type]
+    assert [packet.duration for packet in text] == [0, 0, 0]

@@ -79,6 +79,10 @@ Best = Annotated[
 
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", show_default=False, help="Replace files that exist.")]
+Progressive = Annotated[
+    bool,
+    typer.Option("--progressive", show_default=False, help="Frames stored as two fields come from one exposure."),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
 ]

@@ -92,6 +92,7 @@ def correct(
         bool | None,
         typer.Option("--verify/--no-verify", show_default=False, help="Read the output again; as far as 5 % of time*."),
     ] = None,
+    progressive: clip.Progressive = False,
     progress: clip.Progress = "auto",
     quiet: clip.Quiet = False,
 ) -> None:

@@ -53,6 +53,7 @@ def slowmo(
     pix_fmt: clip.PixFmt = None,
     preset: clip.Preset = None,
     overwrite: clip.Overwrite = False,
+    progressive: clip.Progressive = False,
     progress: clip.Progress = "auto",
     quiet: clip.Quiet = False,
 ) -> None:

@@ -113,37 +113,3 @@ class Clock:
         self._found = found
         self._stamp = max(found, self._stamp + 1)
         return Placed(self._stamp, self._time, restarts)
-
-
-class TrackClock:
-    """Timestamps of the packets of other tracks, moved on where a file jumps back.
-
-    The first track that jumps says by how much; the others follow it, so that sound and picture stay together.
-    """
-
-    def __init__(self) -> None:
-        self._jumps: list[float] = []  # seconds by which everything after the n-th jump is moved
-        self._tracks: dict[int, _Track] = {}
-
-    def offset(self, track: int, dts: int, duration: int, time_base: Fraction) -> int:
-        """By how many ticks a packet has to be moved, given in the order of the file."""
-        state = self._tracks.setdefault(track, _Track())
-        if state.last is not None and dts < state.last:
-            state.jumps += 1
-            if len(self._jumps) < state.jumps:
-                before = self._jumps[-1] if self._jumps else 0.0
-                self._jumps.append(before + float((state.end - dts) * time_base))
-        state.last, state.end = dts, dts + max(duration, 1)
-        wanted = round(self._jumps[state.jumps - 1] / float(time_base)) if state.jumps else 0
-        if state.written is not None:  # never back, whatever the other tracks say
-            wanted = max(wanted, state.written - dts) if state.jumps else wanted
-        state.written = dts + wanted + 1
-        return wanted
-
-
-@dataclass
-class _Track:
-    last: int | None = None  # as the file gives it
-    end: int = 0  # of the last packet
-    written: int | None = None  # the least timestamp that the next packet may have
-    jumps: int = 0

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from qrsc.media.encoders import choose_pixel_format, require_encoder, suggest_encoder
 from qrsc.media.errors import MediaError
 from qrsc.media.planes import Layout, layout_of
-from qrsc.media.probe import ClipInfo, pyav
+from qrsc.media.probe import ClipInfo
 
 # Common names of codecs, and the encoder for each.
 ENCODERS = {
     "h264": "libx264",
     "hevc": "libx265",
     "h265": "libx265",
-    "vp9": "libvpx-vp9",
-    "av1": "libsvtav1",
-    "prores": "prores_ks",
-    "ffv1": "ffv1",
-}
-# The encoder by the codec of the source; any other becomes H.264, or HEVC beyond 8 bits.
-_SAME = {
-    "h264": "libx264",
-    "hevc": "libx265",
     "vp9": "libvpx-vp9",
     "av1": "libsvtav1",
     "prores": "prores_ks",
@@ -112,102 +104,19 @@ def choose_encoding(
         )
     container = _FORMATS[path.suffix.lower()]
     source = info.layout if info is not None else layout_of("yuv420p")
-    encoder = _encoder(container, info, source, codec)
-    if codec is None and encoder == "libx264" and source.kind == "rgb" and pixel_format is None:
-        encoder = "libx264rgb"
-    stored = _pixel_format(encoder, source, pixel_format, alpha)
+    if codec is not None:
+        encoder = require_encoder(ENCODERS.get(codec.lower(), codec), tuple(ENCODERS))
+    else:
+        encoder = suggest_encoder(container, info.codec if info is not None else "", source, pixel_format, alpha)
+    stored = choose_pixel_format(encoder, container, source, pixel_format, alpha)
     layout = layout_of(stored)
     options = _quality(encoder, layout, crf, preset or (_QUICK.get(encoder) if quick else None))
     if info is not None:
         _add_hdr_metadata(options, encoder, info)
-    if container == "avi" and encoder == "libx264":
+    if container == "avi":
         options["bf"] = "0"  # AVI has no timestamps, so frames must be stored in display order
     tag = "hvc1" if encoder == "libx265" and container in ("mp4", "mov") else ""
     return Encoding(container, encoder, layout, stored, options, tag)
-
-
-def _encoder(container: str, info: ClipInfo | None, source: Layout, codec: str | None) -> str:
-    av = pyav()
-    if codec is not None:
-        name = ENCODERS.get(codec.lower(), codec)
-    elif container == "webm":
-        name = "libvpx-vp9"
-    else:
-        name = _SAME.get(info.codec if info is not None else "", "libx264" if source.bits == 8 else "libx265")
-        if not _expected_in(container, name):
-            name = "libx264" if source.bits == 8 else "libx265"
-    try:
-        found = av.Codec(name, "w")
-    except Exception as error:  # PyAV's exception classes have changed between versions
-        known = ", ".join(ENCODERS)
-        raise MediaError(
-            f"there is no encoder {name!r} here; choose one of {known}, or FFmpeg's name of another."
-        ) from error
-    if found.type != "video":
-        raise MediaError(f"{name} encodes {found.type}, not video; choose one of {', '.join(ENCODERS)}.")
-    return name
-
-
-def _expected_in(container: str, encoder: str) -> bool:
-    """Whether players expect a codec in a file format; FFmpeg itself allows more."""
-    if container in ("mp4", "mpegts"):
-        return encoder in ("libx264", "libx265", "libsvtav1") or (container == "mp4" and encoder == "libvpx-vp9")
-    if container == "avi":
-        return encoder in ("libx264", "ffv1")
-    if container == "mov":
-        return encoder in ("libx264", "libx265", "prores_ks")
-    return True
-
-
-def _pixel_format(encoder: str, source: Layout, pixel_format: str | None, alpha: bool) -> str:
-    av = pyav()
-    formats = {each.name for each in av.Codec(encoder, "w").video_formats or ()}
-    if pixel_format is not None:
-        try:
-            layout_of(pixel_format)
-        except ValueError as error:
-            raise MediaError(f"the pixel format {pixel_format!r} cannot be used: {error}") from error
-        if formats and pixel_format not in formats:
-            raise MediaError(f"{encoder} cannot store {pixel_format}; it takes {', '.join(sorted(formats))}.")
-        return pixel_format
-    for name in _candidates(source, alpha):
-        if not formats or name in formats:
-            return name
-    if alpha:
-        raise MediaError(
-            f"{encoder} has no transparency; write PNG files into a folder, or a .mov with --codec prores, or a .webm."
-        )
-    return "yuv420p"
-
-
-def _candidates(source: Layout, alpha: bool) -> list[str]:
-    """Pixel formats in order of preference: those that keep chroma resolution and bit depth of the source first."""
-    if source.kind == "rgb":
-        opaque = [source.name.replace("gbrap", "gbrp"), *(["bgr0", "rgb24", "bgr24"] if source.bits == 8 else [])]
-        transparent = [source.name.replace("gbrp", "gbrap"), *(["bgra", "rgba"] if source.bits == 8 else [])]
-        as_yuv = replace(source, name=f"yuv444p{'' if source.bits == 8 else f'{source.bits}le'}", kind="yuv")
-        if alpha:
-            return [*transparent, *_candidates(as_yuv, True)]
-        return [*(transparent if source.alpha else []), *opaque, *_candidates(replace(as_yuv, alpha=False), False)]
-    depth = "" if source.bits == 8 else f"{source.bits}le"
-    chroma = {(2, 2): "420", (2, 1): "422", (1, 1): "444"}.get((source.across, source.down), "444")
-    if source.kind == "grey":
-        chroma = "420"
-    if alpha or source.alpha:
-        shapes = [f"yuva{shape}p{bits}" for bits in (depth, "10le", "") for shape in (chroma, "444", "422", "420")]
-        if alpha:
-            return [*([source.name] if source.alpha else []), *shapes]
-        return [source.name, *shapes, *_candidates(layout_of(source.name.replace("yuva", "yuv")), False)]
-    depths = [
-        depth,
-        *(f"{bits}le" for bits in (10, 12, 16) if bits > source.bits > 8),
-        *(["10le"] if depth else []),
-        "",
-    ]
-    return [
-        source.name.replace("yuvj", "yuv"),
-        *(f"yuv{shape}p{bits}" for bits in depths for shape in (chroma, "444", "422", "420")),
-    ]
 
 
 def _quality(encoder: str, layout: Layout, crf: float | None, preset: str | None) -> dict[str, str]:
@@ -229,6 +138,8 @@ def _quality(encoder: str, layout: Layout, crf: float | None, preset: str | None
         options["x265-params"] = f"{options['x265-params']}:{quiet}" if "x265-params" in options else quiet
     if encoder == "libvpx-vp9":
         options.update({"b": "0", "row-mt": "1", "cpu-used": preset or "4", "deadline": "good"})
+        if layout.alpha:
+            options["auto-alt-ref"] = "0"  # libvpx cannot combine invisible frames with alpha
     elif encoder == "libsvtav1":
         options["preset"] = preset or "8"
     elif encoder == "prores_ks":
@@ -239,30 +150,48 @@ def _quality(encoder: str, layout: Layout, crf: float | None, preset: str | None
     return options
 
 
+# For encoders that take light levels: their option, its names for both kinds of them, and the units of chromaticity and
+# luminance.
+_HDR_OPTIONS = {
+    "libx264": ("x264-params", "mastering-display", "cll", 50000, 10000),
+    "libx265": ("x265-params", "master-display", "max-cll", 50000, 10000),
+    "libsvtav1": ("svtav1-params", "mastering-display", "content-light", None, None),
+}
+
+
+def holds_light_levels(encoder: str) -> bool:
+    """Whether an encoder takes the mastering display and the light levels of HDR video."""
+    return encoder in _HDR_OPTIONS
+
+
 def _add_hdr_metadata(options: dict[str, str], encoder: str, info: ClipInfo) -> None:
     """Pass on mastering display and content light levels of HDR video, for encoders that take them."""
-    parts = []
-    names = {"libx265": ("master-display", "max-cll"), "libx264": ("mastering-display", "cll")}.get(encoder)
-    if names is None:
+    if encoder not in _HDR_OPTIONS:
         return
+    key, display, light, points, luminances = _HDR_OPTIONS[encoder]
+    parts = []
     if info.mastering is not None:
-        parts.append(f"{names[0]}={_mastering(info.mastering)}")
+        parts.append(f"{display}={_mastering(info.mastering, points, luminances)}")
     if info.light is not None:
         brightest, average = struct.unpack("=2I", info.light[:8])
-        parts.append(f"{names[1]}={brightest},{average}")
+        parts.append(f"{light}={brightest},{average}")
     if parts:
-        key = "x265-params" if encoder == "libx265" else "x264-params"
         options[key] = ":".join([*([options[key]] if key in options else []), *parts])
 
 
-def _mastering(data: bytes) -> str:
-    """FFmpeg's mastering display structure in the syntax of x265.
+def _mastering(data: bytes, points: int | None, luminances: int | None) -> str:
+    """FFmpeg's mastering display structure as text, in whole numbers of the given units or in decimals.
 
     It holds rationals: x and y of red, green, blue and white, then minimum and maximum luminance.
     """
     numbers = struct.unpack("=20i", data[:80])
     values = [top / bottom if bottom else 0.0 for top, bottom in zip(numbers[::2], numbers[1::2], strict=True)]
-    red, green, blue, white = ([round(50000 * v) for v in values[i : i + 2]] for i in (0, 2, 4, 6))
-    darkest, brightest = (round(10000 * v) for v in values[8:10])
-    points = "".join(f"{name}({x},{y})" for name, (x, y) in zip("GBR", (green, blue, red), strict=True))
-    return f"{points}WP({white[0]},{white[1]})L({brightest},{darkest})"
+
+    def told(value: float, unit: int | None) -> str:
+        return f"{value:.6f}" if unit is None else f"{round(unit * value)}"
+
+    red, green, blue, white = (
+        ",".join(told(value, points) for value in values[index : index + 2]) for index in (0, 2, 4, 6)
+    )
+    darkest, brightest = (told(value, luminances) for value in values[8:10])
+    return f"G({green})B({blue})R({red})WP({white})L({brightest},{darkest})"

@@ -40,8 +40,7 @@ class StoredFrame:
         frame: `[3, H, W]`, RGB in [0, 1].
         bits: 8 or 16 per channel.
         channels: 1 (grey), 3 (RGB) or 4 (RGB and alpha), as stored.
-        alpha: `[1, H, W]` in [0, 1], or None. It belongs to the file, not to the scene: it is not corrected, and a
-            frame written in place of this one gets it unchanged.
+        alpha: `[1, H, W]` in [0, 1], or None. A frame written in place of this one gets it.
     """
 
     path: Path

@@ -38,6 +38,7 @@ _LUMA = {
 }
 _BT709, _BT601 = 1, 6
 FULL_RANGE = 2
+UNSPECIFIED = 2  # a matrix, primaries or transfer curve that nobody has named
 _HD_ROWS = 720
 
 # Interleaved formats, and the planar ones that hold the same values.
@@ -73,8 +74,8 @@ _PLANAR = {
     "pal8": "gbrp",
     "monob": "gray",
     "monow": "gray",
-    "ya8": "gray",
-    "ya16le": "gray16le",
+    "ya8": "gbrap",
+    "ya16le": "gbrap16le",
 }
 
 
@@ -110,9 +111,8 @@ def layout_of(name: str) -> Layout:
     """
     import av
 
-    planar = _PLANAR.get(name, name)
-    if planar.endswith("be"):
-        planar = planar[:-2] + "le"
+    planar = f"{name[:-2]}le" if name.endswith("be") else name
+    planar = _PLANAR.get(planar, planar)
     described = av.VideoFormat(planar, 64, 64)
     parts = [c for c in described.components if not c.is_alpha]
     bits = max(c.bits for c in described.components)

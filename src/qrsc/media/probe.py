@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 _LOOKED_AT = 2000
 # Formats that FFmpeg reads without a video in the file itself.
 _NO_VIDEO = frozenset({"hls", "applehttp", "concat", "concatf", "dash", "imf", "sdp", "rtsp", "tty", "lavfi", "image2"})
+# So many frames are decoded for what only frames tell: whether they are interlaced, and the first timestamp if the very
+# first frames have none.
+_FRAMES_LOOKED_AT = 8
+_PACKETS_LOOKED_AT = 64  # of all tracks, for the first timestamp of each
+_FIELD_ORDERS = range(2, 6)  # FFmpeg's codes for interlaced video: which field comes first, stored and shown
+_WITH_ALPHA = {"vp8": "libvpx", "vp9": "libvpx-vp9"}  # FFmpeg's own decoders leave the alpha of these out
+_DYNAMIC_HDR = ("DYNAMIC_HDR_PLUS", "DYNAMIC_HDR_VIVID", "DOVI_RPU_BUFFER", "DOVI_METADATA")
 _COVER = 1 << 10  # FFmpeg's mark of a picture that is no video: the cover of a recording
 
 
@@ -47,6 +54,11 @@ class ClipInfo:
         matrix: how the pictures are turned for display.
         pixel_aspect: width over height of a pixel; None where it is not said.
         mastering, light: side data of HDR video, as FFmpeg's structures, or None.
+        dynamic: FFmpeg's names of light levels that change from frame to frame (Dolby Vision, HDR10+).
+        interlaced: its frames hold two fields, as far as the header and the first frames tell.
+        progressive: the fields belong to one exposure; set by the caller, who knows.
+        unread_alpha: it has transparency that no decoder here reads.
+        earliest: when the first of its tracks starts, in seconds; 0 if none starts before.
     """
 
     path: Path
@@ -64,6 +76,11 @@ class ClipInfo:
     pixel_aspect: Fraction | None
     mastering: bytes | None
     light: bytes | None
+    dynamic: tuple[str, ...] = ()
+    interlaced: bool = False
+    progressive: bool = False
+    unread_alpha: bool = False
+    earliest: float = 0.0
 
     @property
     def fps(self) -> float:
@@ -80,26 +97,34 @@ def probe(path: Path) -> ClipInfo:
     """
     with opened(path) as container:
         stream = video_stream(container, path)
-        first = _first_frame(container, stream, path)
+        beginning = _beginning(container, stream, stream.codec_context, path)
+        first = beginning.first
         parts: Any = first.side_data  # PyAV's stubs take it for a dictionary
         side_data = {part.type.name: bytes(part) for part in parts}
         matrix = side_data.get("DISPLAYMATRIX")
         aspect = stream.sample_aspect_ratio
-        codec, time_base = _codec_name(stream), Fraction(stream.time_base or Fraction(1, 1000))
+        codec, time_base = codec_name(stream), Fraction(stream.time_base or Fraction(1, 1000))
         rate = stream.average_rate or stream.guessed_rate
+        field_order = getattr(stream.codec_context, "field_order", 0)
+        layout, has_alpha = layout_of(first.format.name), _has_alpha(stream)
+    if has_alpha:
+        layout = _layout_with_alpha(path)
     with opened(path) as container:
         stamps, packets, counted = _timestamps(container, video_stream(container, path))
         duration = None if container.duration is None else container.duration / 1e6
+    with opened(path) as container:
+        earliest = _earliest(container)
     timed = 2 * len(stamps) > packets
     interval, even = _interval(stamps if timed else [], time_base, rate)
+    start = beginning.start(stamps[0] if stamps else 0, interval / float(time_base))
     return ClipInfo(
         path=path,
         size=(first.height, first.width),
         codec=codec,
-        layout=layout_of(first.format.name),
+        layout=layout,
         colours=colours_of(first),
         time_base=time_base,
-        start=first.pts if first.pts is not None else (stamps[0] if stamps else 0),
+        start=start,
         interval=interval,
         even=even,
         frames=packets if counted else None if duration is None else max(1, round(duration / interval)),
@@ -108,6 +133,10 @@ def probe(path: Path) -> ClipInfo:
         pixel_aspect=Fraction(aspect) if aspect else None,
         mastering=side_data.get("MASTERING_DISPLAY_METADATA"),
         light=side_data.get("CONTENT_LIGHT_LEVEL"),
+        dynamic=tuple(name for name in _DYNAMIC_HDR if name in side_data),
+        interlaced=field_order in _FIELD_ORDERS or beginning.interlaced,
+        unread_alpha=has_alpha and not layout.alpha,
+        earliest=min(earliest, start * float(time_base)),
     )
 
 
@@ -177,21 +206,98 @@ def pyav() -> ModuleType:
     return av
 
 
-def _codec_name(stream: VideoStream) -> str:
-    """FFmpeg's name of the codec, whichever decoder reads it: `av1`, not `libdav1d`."""
-    codec = stream.codec_context.codec
-    return str(getattr(codec, "canonical_name", codec.name))
+def codec_name(stream: Stream) -> str:
+    """FFmpeg's name of the codec, whichever decoder reads it: `av1`, not `libdav1d`. Empty if there is none."""
+    codec = getattr(stream.codec_context, "codec", None)
+    return "" if codec is None else str(getattr(codec, "canonical_name", codec.name))
 
 
-def _first_frame(container: InputContainer, stream: VideoStream, path: Path) -> av.VideoFrame:
+def decoder_of(stream: VideoStream) -> Any:
+    """The decoder of a stream: its own, or for VP8 and VP9 with alpha the one that reads it."""
+    if not _has_alpha(stream):
+        return stream.codec_context
     av = pyav()
+    try:
+        return av.CodecContext.create(_WITH_ALPHA[codec_name(stream)], "r")
+    except Exception:  # this FFmpeg was built without libvpx; PyAV's exception classes have changed between versions
+        return stream.codec_context
+
+
+def require_progressive(info: ClipInfo, *, frame: int | None = None) -> None:
+    """Refuse an interlaced clip, unless its fields are known to belong together.
+
+    Raises:
+        MediaError: it is interlaced, as a whole or from a frame on.
+    """
+    if info.progressive or (frame is None and not info.interlaced):
+        return
+    raise MediaError(
+        f"{info.path} is interlaced{'' if frame is None else f' from frame {frame} on'}: a frame holds rows of two "
+        f"instants. Deinterlace it first (ffmpeg -i {info.path.name} -vf bwdif=mode=send_field -c:v libx264 -crf 12 "
+        "-c:a copy fields.mkv), or correct it with --progressive if both fields are of one exposure (25p or 30p)."
+    )
+
+
+def _has_alpha(stream: VideoStream) -> bool:
+    """Whether frames of VP8 or VP9 come with a second picture for their alpha."""
+    return stream.metadata.get("alpha_mode") == "1" and codec_name(stream) in _WITH_ALPHA
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """What the first frames of a clip tell."""
+
+    first: av.VideoFrame
+    stamps: list[int | None]
+    interlaced: bool
+
+    def start(self, otherwise: int, ticks: float) -> int:
+        """The timestamp of the first frame, counted back from the first that has one; `ticks` is a frame interval."""
+        for index, stamp in enumerate(self.stamps):
+            if stamp is not None:
+                return stamp - round(index * ticks)
+        return otherwise
+
+
+def _beginning(container: InputContainer, stream: VideoStream, decoder: Any, path: Path) -> _Beginning:
+    """Decode the first frames; only the very first is kept, since frames may be large."""
+    av = pyav()
+    first: Any = None
+    stamps: list[int | None] = []
+    interlaced = False
     for packet in container.demux(stream):
         try:
-            for frame in packet.decode():
-                return frame
+            decoded: list[Any] = decoder.decode(packet)
         except av.error.InvalidDataError:
             continue
-    raise MediaError(f"{path} has no frame that can be decoded: it is empty or damaged.")
+        for frame in decoded:
+            first = frame if first is None else first
+            stamps.append(frame.pts)
+            interlaced = interlaced or frame.interlaced_frame
+        if len(stamps) >= _FRAMES_LOOKED_AT:
+            break
+    if first is None:
+        raise MediaError(f"{path} has no frame that can be decoded: it is empty or damaged.")
+    return _Beginning(first, stamps, interlaced)
+
+
+def _layout_with_alpha(path: Path) -> Layout:
+    """How VP8 or VP9 is decoded by libvpx, which reads alpha, and leaves out tags and side data."""
+    with opened(path) as container:
+        stream = video_stream(container, path)
+        return layout_of(_beginning(container, stream, decoder_of(stream), path).first.format.name)
+
+
+def _earliest(container: InputContainer) -> float:
+    """When the first packet of any track starts, in seconds, if that is before 0.
+
+    Opus is left out: what its decoder throws away at the start has a place of its own in every format.
+    """
+    starts = [0.0]
+    for packet in islice(container.demux(), _PACKETS_LOOKED_AT):
+        if packet.pts is not None and packet.time_base is not None and codec_name(packet.stream) != "opus":
+            starts.append(float(packet.pts * packet.time_base))
+    return min(starts)
 
 
 def _timestamps(container: InputContainer, stream: VideoStream) -> tuple[list[int], int, bool]:

@@ -18,10 +18,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from qrsc.media.clock import Clock, ClockReport, Placed, TrackClock
+from qrsc.media.clock import Clock, ClockReport, Placed
 from qrsc.media.errors import MediaError
 from qrsc.media.planes import Colours, reformatted
-from qrsc.media.probe import ClipInfo, is_cover, opened, probe, pyav, timestamp_slack, video_stream
+from qrsc.media.probe import (
+    ClipInfo,
+    decoder_of,
+    is_cover,
+    opened,
+    probe,
+    pyav,
+    require_progressive,
+    timestamp_slack,
+    video_stream,
+)
+from qrsc.media.track_clock import DecodingOrder, TrackClock
 from qrsc.media.truncation import missing_bytes
 
 if TYPE_CHECKING:
@@ -42,11 +53,13 @@ class ReadReport:
     Attributes:
         damaged: packets of the video that could not be decoded and were skipped.
         missing_bytes: at the end of the file, which is truncated if there are any; known when it has been read.
+        untimed: packets of other tracks without any timestamp; they were given those that follow the packets before.
         clock: what was wrong with its timestamps.
     """
 
     damaged: int = 0
     missing_bytes: int = 0
+    untimed: int = 0
     clock: ClockReport = field(default_factory=ClockReport)
 
     def messages(self, path: Path, frames: int) -> list[str]:
@@ -58,6 +71,11 @@ class ReadReport:
             found.append(
                 f"{path.name} is truncated: at least {self.missing_bytes} bytes are missing at its end. The {frames} "
                 "frames that are there were used."
+            )
+        if self.untimed:
+            found.append(
+                f"{self.untimed} packets of the other tracks of {path.name} have no timestamps; they were placed "
+                "behind those before them."
             )
         return [*found, *([told] if (told := self.clock.message(path.name)) else [])]
 
@@ -190,41 +208,50 @@ def _items(
     av = pyav()
     stream = video_stream(container, info.path)
     stream.thread_type = "AUTO"
+    decoder = decoder_of(stream)
+    count = 0
     clock = Clock(info.start, info.time_base, info.interval, timestamp_slack(info.time_base), report.clock)
-    tracks = TrackClock()
+    order, tracks = DecodingOrder(), TrackClock()
     for packet in container.demux([stream, *copied]):
         # Not `stream_index`: the packets that end a stream all carry 0.
         if packet.stream.index != stream.index:
-            if packet.size and _has_time(packet):
-                _move_on(packet, tracks)
-                yield packet
+            for ready in _timed_packets(packet, order):
+                _move_on(ready, tracks)
+                yield ready
             continue
         try:
-            decoded: list[Any] = list(packet.decode())
+            decoded: list[Any] = list(decoder.decode(packet))
         except av.error.InvalidDataError:
             yield None
             continue
         for frame in decoded:
             _require_size(frame, info)
+            if frame.interlaced_frame:
+                require_progressive(info, frame=count)
+            count += 1
             yield _Decoded(frame, clock.place(frame.pts))
+    for ready in order.rest():
+        _move_on(ready, tracks)
+        yield ready
+    report.untimed = order.untimed
 
 
 def _move_on(packet: Packet[Stream], tracks: TrackClock) -> None:
     """Move a packet behind those before it where the file jumps back."""
-    assert packet.dts is not None  # `_has_time` said so
+    assert packet.dts is not None  # by `DecodingOrder`
     ticks = tracks.offset(packet.stream.index, packet.dts, packet.duration or 0, Fraction(packet.time_base))
     packet.dts += ticks
     if packet.pts is not None:
         packet.pts += ticks
 
 
-def _has_time(packet: Packet[Stream]) -> bool:
-    """Whether a packet of another track can be placed in time; a cover picture belongs at the beginning."""
+def _timed_packets(packet: Packet[Stream], order: DecodingOrder) -> list[Packet[Stream]]:
+    """The packets of other tracks that are ready once this one has come; one without content ends its track."""
+    if not packet.size:
+        return []
     if packet.dts is None and packet.pts is None and is_cover(packet.stream):
-        packet.pts = 0
-    if packet.dts is None:
-        packet.dts = packet.pts
-    return packet.dts is not None
+        packet.pts = packet.dts = 0  # a cover picture belongs at the beginning
+    return order.take(packet)
 
 
 def _require_size(frame: av.VideoFrame, info: ClipInfo) -> None:

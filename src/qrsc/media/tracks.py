@@ -5,16 +5,36 @@ from __future__ import annotations
 import io
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qrsc.media.boxes import walk_boxes
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import Matrix
-from qrsc.media.probe import is_cover, pyav, video_stream
+from qrsc.media.probe import codec_name, is_cover, pyav, video_stream
 
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.stream import Stream
+
+
+# What a transport stream names; anything else is in the file, and no reader knows what it is.
+_IN_TRANSPORT_STREAMS = {
+    "h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4", "aac", "aac_latm", "ac3", "eac3", "mp1", "mp2", "mp3",
+    "dts", "truehd", "opus", "s302m", "pcm_bluray", "dvb_subtitle", "dvb_teletext", "hdmv_pgs_subtitle", "klv",
+    "scte_35", "timed_id3",
+}  # fmt: skip
+# QuickTime has numbers for languages. FFmpeg finds them by one of their codes in ISO 639, and leaves the language out
+# if it is given the other.
+_IN_QUICKTIME = {
+    "deu": "ger", "fre": "fra", "nld": "dut", "ell": "gre", "isl": "ice", "zho": "chi", "cze": "ces", "slo": "slk",
+    "rum": "ron", "fas": "per", "hye": "arm", "kat": "geo", "sqi": "alb", "mkd": "mac", "mya": "bur", "msa": "may",
+    "bod": "tib", "cym": "wel", "eus": "baq", "swe": "sve",
+}  # fmt: skip
+
+
+def quicktime_language(code: str) -> str:
+    """The code by which FFmpeg finds a language for a QuickTime file."""
+    return _IN_QUICKTIME.get(code, code)
 
 
 def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[list[Stream], list[str]]:
@@ -30,21 +50,30 @@ def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[
     for stream in source.streams:
         if stream.index == own.index or _written_from_metadata(stream, bool(source.chapters())):
             continue
-        if _holds(container, stream):
+        if _holds(container, stream, source.format.name):
             copied.append(stream)
         else:
-            name = getattr(stream.codec_context, "name", None) or "unknown format"
+            name = getattr(stream.codec_context, "name", None) or stream.metadata.get("filename", "unknown format")
             kind = "cover picture in" if is_cover(stream) else stream.type
             left_out.append(f"{kind} track {stream.index} ({name})")
     return copied, left_out
 
 
-def _holds(container: str, stream: Stream) -> bool:
-    """Whether a header with that one track can be written: the only reliable test, but for data in AVI.
-
-    There the bytes are written, and the track comes back without a kind or a name, so that nobody finds it.
-    """
+def _holds(container: str, stream: Stream, source: str) -> bool:
+    """Whether a file format can hold a track: as the format is known to, and as far as a header can be written."""
+    if stream.type == "attachment":
+        return container == "matroska"  # WebM leaves it out without a word
+    if container == "mp4" and codec_name(stream).startswith("pcm_") and not known_layout(stream):
+        return False
+    if is_cover(stream) and container in ("mov", "avi", "mpegts"):
+        return False  # FFmpeg drops it, or makes a video of it
     if container == "avi" and stream.type == "data":
+        return (
+            False  # the bytes are written, and the track comes back without a kind or a name, so that nobody finds it
+        )
+    if container == "avi" and stream.type == "video" and source != "avi":
+        return False  # it has no timestamps for frames that are not in the order in which they are shown
+    if container == "mpegts" and stream.type != "data" and codec_name(stream) not in _IN_TRANSPORT_STREAMS:
         return False
     av = pyav()
     try:
@@ -54,6 +83,16 @@ def _holds(container: str, stream: Stream) -> bool:
     except (av.FFmpegError, ValueError):
         return False
     return True
+
+
+def known_layout(stream: Stream) -> str:
+    """What the channels of a sound are, in FFmpeg's words; empty where only their number is known, and it is over two.
+
+    Matroska stores no more than the number.
+    """
+    context: Any = stream.codec_context
+    layout = str(context.layout.name)
+    return {"1 channels": "mono", "2 channels": "stereo"}.get(layout, "" if layout.endswith(" channels") else layout)
 
 
 def _written_from_metadata(stream: Stream, chapters: bool) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qrsc.media.boxes import walk_boxes
+from qrsc.media.ebml import UNKNOWN_SIZE, read_number
 
 _SEGMENT = 0x18538067
-_UNKNOWN_SIZE = -1
 
 
 def missing_bytes(path: Path) -> int:
@@ -35,28 +35,14 @@ def _after_segment(file: BinaryIO, size: int) -> int:
     while start < size:
         file.seek(start)
         head = file.read(12)
-        kind, kind_length = _number(head, keep_marker=True)
-        length, length_length = _number(head[kind_length:], keep_marker=False)
+        kind, kind_length = read_number(head, keep_marker=True)
+        length, length_length = read_number(head[kind_length:], keep_marker=False)
         if kind_length == 0 or length_length == 0:
             return 0
-        if length == _UNKNOWN_SIZE:  # a live recording
+        if length == UNKNOWN_SIZE:  # a live recording
             return 0
         end = start + kind_length + length_length + length
         if kind == _SEGMENT:
             return max(0, end - size)
         start = end
     return 0
-
-
-def _number(content: bytes, *, keep_marker: bool) -> tuple[int, int]:
-    """A number of variable length (EBML), and how many bytes it takes; 0 bytes if there is none."""
-    if not content or content[0] == 0:
-        return 0, 0
-    length = 9 - content[0].bit_length()
-    if len(content) < length:
-        return 0, 0
-    value = int.from_bytes(content[:length], "big")
-    if keep_marker:
-        return value, length
-    payload = value & ((1 << (7 * length)) - 1)
-    return (_UNKNOWN_SIZE if payload == (1 << (7 * length)) - 1 else payload), length

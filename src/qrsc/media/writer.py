@@ -8,6 +8,8 @@ Convention
 from __future__ import annotations
 
 import math
+import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,10 +25,11 @@ from torch.nn.functional import pad
 from qrsc.media.codecs import Encoding
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY
+from qrsc.media.pixel_aspect import set_pixel_aspects
 from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, reformatted, rgb_of
-from qrsc.media.probe import ClipInfo, file_url, pyav, video_stream
+from qrsc.media.probe import ClipInfo, file_url, is_cover, pyav, video_stream
 from qrsc.media.record import TrackRecord, WriteRecord
-from qrsc.media.tracks import set_rotation_in_file
+from qrsc.media.tracks import known_layout, quicktime_language, set_rotation_in_file
 
 if TYPE_CHECKING:
     import av
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
     from av.stream import Stream
 
 # Metadata of the old file as a file, not of its content: the new one gets its own.
-_OF_THE_FILE = ("major_brand", "minor_version", "compatible_brands", "encoder", "duration", "vendor_id")
+_OF_THE_FILE = ("major_brand", "minor_version", "compatible_brands", "encoder", "duration", "vendor_id", "alpha_mode")
+# Figures of the old video's packets, as mkvmerge writes them.
+_OF_THE_PACKETS = ("bps", "number_of_bytes", "_statistics")
 _NO_PICTURE_TYPE = 0
 _LARGEST_UNIT = 2**31 - 1
 _RGB, _BT709, _LIMITED_RANGE = 0, 1, 1
@@ -55,8 +60,12 @@ class VideoWriter:
         self._size = size
         self._stored = encoding.stored_size(size)
         self._stream: Any = None
+        self._time_base = Fraction(1)
         self._copies: dict[int, Stream] = {}
         self.record = WriteRecord()
+        self._aspects: dict[int, Fraction] = {}  # by the place of the track among those that are no cover pictures
+        self._tracks = 0
+        self._counted = _FrameCount(info) if encoding.container == "avi" else None
         self.colours = info.colours if info is not None else Colours(1, 1, 1, 1)
         to_rgb, from_rgb = encoding.layout.kind == "rgb", info is not None and info.layout.kind == "rgb"
         if to_rgb and not from_rgb:
@@ -79,13 +88,15 @@ class VideoWriter:
         """Encode a frame `[3, H, W]` that replaces none, at a timestamp in units of the stream's time base."""
         frame = frame_of(self._padded(rgb), self._encoding.layout, self.colours)
         frame.pts = stamp
-        frame.time_base = self._stream.codec_context.time_base
+        frame.time_base = self._time_base
         frame.duration = duration
         self._encode(frame)
 
     def copy(self, packet: Packet[Stream]) -> None:
         """Write a packet of another track."""
         self.record.tracks[packet.stream_index].add(packet)
+        if self._counted is not None:
+            self._counted.move(packet)
         packet.stream = self._copies[packet.stream_index]
         self._mux(packet)
 
@@ -96,6 +107,9 @@ class VideoWriter:
     def add_video(self, rate: Fraction, time_base: Fraction, source: Stream | None) -> None:
         encoding, info = self._encoding, self._info
         stream: Any = self._container.add_stream(encoding.encoder, rate=rate, options=dict(encoding.options))
+        self._time_base = time_base
+        if self._counted is not None:
+            self._counted.rate, time_base = rate, 1 / rate
         stream.time_base = time_base
         context = stream.codec_context
         context.time_base = time_base
@@ -107,20 +121,46 @@ class VideoWriter:
             context.codec_tag = encoding.tag
         if info is not None and info.pixel_aspect is not None:
             context.sample_aspect_ratio = info.pixel_aspect
+            self._aspects[self._tracks] = info.pixel_aspect
         if info is not None and info.matrix != IDENTITY and _writes_rotation(stream):
             stream.set_display_matrix(info.matrix)
         if source is not None:
-            stream.metadata.update(_kept(source.metadata))
+            stream.metadata.update(
+                {
+                    key: value
+                    for key, value in kept_metadata(source.metadata).items()
+                    if not key.lower().startswith(_OF_THE_PACKETS)
+                }
+            )
             stream.disposition = int(source.disposition)
         self._stream = stream
-        self.record.time_base = time_base
+        self.record.time_base = self._time_base
+        self._tracks += 1
 
     def add_copy(self, source: Stream) -> None:
         stream: Any = self._container.add_stream_from_template(source, opaque=True)
-        stream.metadata.update(_kept(source.metadata))
+        stream.metadata.update(kept_metadata(source.metadata))
         stream.disposition = int(source.disposition)
+        if self._encoding.container == "mov" and "language" in stream.metadata:
+            stream.metadata["language"] = quicktime_language(stream.metadata["language"])
+        if source.type == "audio" and (layout := known_layout(source)):
+            stream.codec_context.layout = layout
         self._copies[source.index] = stream
         self.record.tracks[source.index] = TrackRecord.of(source)
+        if is_cover(source):
+            return
+        aspect = getattr(source, "sample_aspect_ratio", None)
+        if aspect:
+            self._aspects[self._tracks] = Fraction(aspect)
+        self._tracks += 1
+
+    def complete(self, path: Path) -> None:
+        """Write what FFmpeg does not into the header of the finished file."""
+        if not set_pixel_aspects(path, self._encoding.container, self._aspects):
+            warnings.warn(f"the pixel aspect ratio could not be written into a {path.suffix} file.", stacklevel=2)
+        info = self._info
+        if info is not None and info.matrix != IDENTITY and not _writes_rotation(self._stream):
+            set_rotation_in_file(path, info.matrix)
 
     def _unchanged(self, decoded: av.VideoFrame) -> av.VideoFrame:
         frame = planar(decoded)
@@ -158,10 +198,36 @@ class VideoWriter:
         if frame.pts is None:
             raise ValueError("a frame to write has no timestamp.")
         self.record.stamps.append(frame.pts)
+        if self._counted is not None:
+            self._counted.place(frame)
         self._mux(self._stream.encode(frame))
 
     def _mux(self, packets: Any) -> None:
         self._container.mux(packets)
+
+
+class _FrameCount:
+    """Times in AVI, which counts frames: the first one is at 0, and the others are rounded to whole intervals."""
+
+    def __init__(self, info: ClipInfo | None) -> None:
+        self._start = Fraction(0) if info is None else info.start * info.time_base  # of the clip
+        self._first: Fraction | None = None  # frame, which is later in slow motion
+        self._last = -1
+        self.rate = Fraction(1)
+
+    def place(self, frame: av.VideoFrame) -> None:
+        assert frame.pts is not None
+        assert frame.time_base is not None
+        seconds = frame.pts * frame.time_base
+        self._first = seconds if self._first is None else self._first
+        count = round((seconds - self._first) * self.rate)
+        self._last = max(count, self._last + 1)
+        frame.pts, frame.time_base, frame.duration = self._last, 1 / self.rate, 1
+
+    def move(self, packet: Packet[Stream]) -> None:
+        """Move a packet of another track as far as the frames."""
+        ticks = round(self._start / packet.time_base)
+        packet.pts, packet.dts = (None if time is None else time - ticks for time in (packet.pts, packet.dts))
 
 
 @contextmanager
@@ -194,7 +260,8 @@ def open_writer(
         OSError: the file cannot be written, for example because the disk is full.
     """
     av = pyav()
-    metadata = {} if source is None else _kept(source.metadata)
+    os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 prints 20 lines about itself otherwise
+    metadata = {} if source is None else kept_metadata(source.metadata)
     rate, time_base = _times(rate, time_base, info)
     options = _container_options(encoding.container, metadata, [time_base, *(each.time_base for each in copied or ())])
     try:
@@ -220,13 +287,14 @@ def open_writer(
             f"{path.suffix} with {encoding.encoder} ({encoding.layout.name}, {size[1]}x{size[0]}) cannot be written: "
             f"{error.strerror}. Try another --codec, or a folder of PNG files."
         ) from error
-    if info is not None and info.matrix != IDENTITY and not _writes_rotation(writer._stream):
-        set_rotation_in_file(path, info.matrix)
+    writer.complete(path)
 
 
 def _container_options(
     container: str, metadata: dict[str, str], time_bases: Sequence[Fraction | None]
 ) -> dict[str, str]:
+    if container == "avi":
+        return {"avoid_negative_ts": "disabled"}  # it would move the frames by parts of their interval
     if container not in ("mp4", "mov"):
         return {}
     # The index goes to the front, so that a player can start before it has the whole file.
@@ -259,8 +327,9 @@ def _times(rate: Fraction | None, time_base: Fraction | None, info: ClipInfo | N
     return rate or Fraction(info.fps).limit_denominator(1001), time_base or info.time_base
 
 
-def _kept(metadata: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in metadata.items() if key not in _OF_THE_FILE}
+def kept_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Texts that are about the content; those about the old file as a file are left to the new one."""
+    return {key: value for key, value in metadata.items() if key.lower() not in _OF_THE_FILE}
 
 
 def _timed(frame: av.VideoFrame, decoded: av.VideoFrame) -> av.VideoFrame:

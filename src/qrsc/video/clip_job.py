@@ -11,6 +11,7 @@ import torch
 from qrsc.backend.device import choose_device
 from qrsc.backend.progress import CancelToken, ProgressCallback
 from qrsc.calibrate.decision import ChosenReadout
+from qrsc.media.changes import encoding_changes, metadata_left_out
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
@@ -74,10 +75,16 @@ class ClipJob:
         for track in tracks:
             self.tally.note(f"left out: {track}, which {self.output.suffix} files cannot hold")
 
-    def result(self, corrector: Corrector, left_out: tuple[str, ...], report: ReadReport) -> VideoResult:
-        """What became of the clip, once all of it is written."""
+    def result(
+        self, corrector: Corrector, left_out: tuple[str, ...], report: ReadReport, *, slowed: bool = False
+    ) -> VideoResult:
+        """What became of the clip, once all of it is written; `slowed` if it lasts longer now."""
         for message in report.messages(self.source, self.tally.frames):
             self.tally.warn(message)
+        if self.info is not None and self.encoding is not None:
+            same_times = self.start is None and self.end is None and not slowed
+            for line in metadata_left_out(self.source, self.output, chapters=same_times):
+                self.tally.note(line)
         return self.tally.result(
             output=self.output,
             compare=self.compare,
@@ -104,6 +111,7 @@ def prepare_clip(
     device: str = "auto",
     overwrite: bool = False,
     verify: bool | None = False,
+    progressive: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -114,13 +122,16 @@ def prepare_clip(
     require_output(source, output, compare=compare, overwrite=overwrite)
     chosen_device = choose_device(device)
     tally = Tally(on_note)
-    info = clip_info(source)
+    info = clip_info(source, progressive=progressive)
     chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
     encoder = None
     if is_video_name(output):
         if info is None and given.fps is None:
             raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
         encoder = choose_encoding(output, info, **vars(encoding))
+        if info is not None:
+            for line in encoding_changes(info, encoder, output.suffix, asked=encoding.codec is not None):
+                tally.note(line)
     return ClipJob(
         source,
         output,

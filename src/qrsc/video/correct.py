@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from qrsc.backend.memory import keep_freed_memory
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
@@ -24,7 +25,8 @@ from qrsc.video.concurrent_io import concurrent_io
 from qrsc.video.readout import ReadoutOptions, choose_tau
 from qrsc.video.result import VideoResult
 from qrsc.video.source import Source, SourceFrame, clip_size, open_source
-from qrsc.video.target import Picture, Target, open_target
+from qrsc.video.target import Picture, Target, open_target, stored_alpha
+from qrsc.warp import apply_correction
 
 Crop = tuple[slice, slice]
 
@@ -62,6 +64,7 @@ def correct_video(
     compare: str | Path | None = None,
     overwrite: bool = False,
     verify: bool | None = None,
+    progressive: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -95,6 +98,7 @@ def correct_video(
         overwrite: replace files that exist.
         verify: read a video again before it gets its name, and compare frames, timestamps and the packets of other
             tracks with the input. None does as much as 5 % of the time allows, False nothing.
+        progressive: the frames of a clip that is marked as interlaced are progressive, each from one exposure.
         progress: called with a `Progress` for every frame of every stage.
         cancel: asked for every frame; once it is set the call raises `Cancelled` and leaves no file behind.
         on_note: called at once with everything that a user should know; the result has all notes, too.
@@ -115,6 +119,7 @@ def correct_video(
         device=device,
         overwrite=overwrite,
         verify=verify,
+        progressive=progressive,
         progress=progress,
         cancel=cancel,
         on_note=on_note,
@@ -198,26 +203,36 @@ def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: in
 
 def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:
     job.note_left_out(source.left_out)
-    if job.encoding is None:
-        return
-    if job.encoding.container == "avi":
-        job.tally.note("AVI holds a constant frame rate and no start time; .mp4, .mov and .mkv keep timestamps")
-    if job.encoding.stored_size(size) != size:
+    if job.encoding is not None and job.encoding.stored_size(size) != size:
         job.tally.note(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")
 
 
 def _picture(corrected: Corrected, source: SourceFrame, edges: _Edges, crop: Crop | None, *, compared: bool) -> Picture:
-    transparent = edges.border == "transparent"
     frame: Tensor | None = corrected.frame
-    before, opaque = source.frame, corrected.valid
+    before, alpha = source.frame, _alpha(corrected, source, transparent=edges.border == "transparent")
     if crop is not None:
-        frame, before, opaque = (part[:, crop[0], crop[1]] for part in (corrected.frame, before, opaque))
-    elif corrected.unchanged and not transparent:
-        frame = None
-    shown = opaque if transparent else None
+        frame, before = (part[:, crop[0], crop[1]] for part in (corrected.frame, before))
+        alpha = None if alpha is None else alpha[:, crop[0], crop[1]]
+    elif corrected.unchanged and edges.border != "transparent":
+        frame, alpha = None, None
     if compared:
-        return ComparedPicture(frame, source.origin, shown, before)
-    return Picture(frame, source.origin, shown)
+        return ComparedPicture(frame, source.origin, alpha, before)
+    return Picture(frame, source.origin, alpha)
+
+
+def _alpha(corrected: Corrected, source: SourceFrame, *, transparent: bool) -> Tensor | None:
+    """The alpha of a corrected frame `[1, H, W]`: moved as its pixels were, and 0 where no frame shows one."""
+    stored = stored_alpha(source.origin)
+    alpha = None if stored is None else stored.to(corrected.frame)
+    if alpha is not None and not corrected.unchanged:
+        field = corrected.correction_field
+        if field.shape[-2:] != alpha.shape[-2:]:
+            field = interpolate(field[None], alpha.shape[-2:], mode="bilinear", align_corners=False)[0]
+        alpha = apply_correction(alpha, field, interpolation="bilinear").image.clamp(0.0, 1.0)
+    if not transparent:
+        return alpha
+    shown = corrected.valid.to(corrected.frame)
+    return shown if alpha is None else alpha * shown
 
 
 def _crop(size: tuple[int, int], edges: _Edges) -> Crop | None:

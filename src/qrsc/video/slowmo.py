@@ -52,6 +52,7 @@ def slowmo_video(
     pixel_format: str | None = None,
     encoder_preset: str | None = None,
     overwrite: bool = False,
+    progressive: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -66,6 +67,7 @@ def slowmo_video(
         gamma, readout_ms, percent, camera, fps, scan: the readout, as for `qrsc.correct_video`.
         start, end, preset, motion, fusion, flow, scale, device: as for `qrsc.correct_video`.
         codec, crf, pixel_format, encoder_preset, overwrite: of the output, as for `qrsc.correct_video`.
+        progressive: as for `qrsc.correct_video`.
         progress, cancel, on_note: as for `qrsc.correct_video`.
 
     Raises:
@@ -83,6 +85,7 @@ def slowmo_video(
         end=end,
         device=device,
         overwrite=overwrite,
+        progressive=progressive,
         progress=progress,
         cancel=cancel,
         on_note=on_note,
@@ -121,6 +124,8 @@ def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> V
             job.tally.note(
                 f"the clip lasts {factor} times as long, and its sound is left out; --keep duration keeps both"
             )
+        if job.info is not None and job.info.layout.alpha:
+            job.tally.note("transparency is left out: the frames of slow motion are opaque")
         target = _opened_target(stack, job, source, corrector.seconds, factor, keep)
         total = None if source.frames is None else (source.frames - 1) * factor + 1
         stage = Stage("slowing down", total, job.progress, job.cancel)
@@ -129,7 +134,7 @@ def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> V
                 pass_on(_Instant(time, result.frame))
                 job.tally.add(result)
                 stage.advance()
-    return job.result(corrector, source.left_out, source.report)
+    return job.result(corrector, source.left_out, source.report, slowed=keep == "rate")
 
 
 @dataclass(frozen=True)

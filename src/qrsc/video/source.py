@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from qrsc.media.image_folder import StoredFrame, list_frames, read_frame, read_frames
 from qrsc.media.planes import rgb_of
-from qrsc.media.probe import ClipInfo, opened, probe
+from qrsc.media.probe import ClipInfo, opened, probe, require_progressive
 from qrsc.media.reader import DecodedFrame, ReadReport, read_clip
 from qrsc.media.tracks import tracks_to_copy
 from qrsc.pipeline import Seconds
@@ -137,11 +137,24 @@ def open_source(
         yield VideoSource(opened_container, info, device, seconds, copied, start, end, tuple(left_out))
 
 
-def clip_info(source: Path) -> ClipInfo | None:
-    """What a video is, or None for a folder of images."""
+def clip_info(source: Path, *, progressive: bool = False) -> ClipInfo | None:
+    """What a video is, or None for a folder of images.
+
+    Args:
+        source: a video or a folder.
+        progressive: take a video that is marked as interlaced for progressive.
+
+    Raises:
+        FileNotFoundError: there is neither.
+        MediaError: the video cannot be read, or is interlaced.
+    """
     if not source.exists():
         raise FileNotFoundError(f"there is no file or folder {source}.")
-    return None if source.is_dir() else probe(source)
+    if source.is_dir():
+        return None
+    info = replace(probe(source), progressive=progressive)
+    require_progressive(info)
+    return info
 
 
 def clip_size(source: Path, info: ClipInfo | None) -> tuple[int, int]:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from qrsc.media.atomic import atomic_file, atomic_folder
 from qrsc.media.codecs import Encoding, is_video_name
 from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.outputs import require_writable
-from qrsc.media.planes import rgb_of
+from qrsc.media.planes import alpha_of, rgb_of
 from qrsc.media.reader import DecodedFrame
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.pipeline import Seconds
@@ -34,12 +35,12 @@ class Picture:
     Attributes:
         frame: `[3, H, W]`; None for the origin as it is.
         origin: the frame in whose place it stands.
-        opaque: `[1, H, W]` bool, for output with transparency; None is opaque.
+        alpha: `[1, H, W]` in [0, 1], for output with transparency; None for that of the origin.
     """
 
     frame: Tensor | None
     origin: StoredFrame | DecodedFrame
-    opaque: Tensor | None = None
+    alpha: Tensor | None = None
 
 
 class Target(Protocol):
@@ -62,8 +63,8 @@ class FolderTarget:
             return
         with self._seconds.of("encode"):
             name, like, frame = self._described(item)
-            if item.opaque is not None:
-                like = replace(like, channels=4, alpha=item.opaque.float().cpu())
+            if item.alpha is not None:
+                like = replace(like, channels=4, alpha=item.alpha.float().cpu())
                 if not name.lower().endswith((".png", ".tif", ".tiff", ".webp")):
                     raise ValueError(f"{name}: this format has no transparency; let the input frames be PNG or TIFF.")
             write_frame(self._folder / name, frame, like=like)
@@ -75,7 +76,9 @@ class FolderTarget:
             return origin.path.name, origin, origin.frame if item.frame is None else item.frame
         name = f"{self._count:06d}.png"
         frame = rgb_of(origin.frame, origin.colours) if item.frame is None else item.frame
-        return name, StoredFrame(Path(name), frame, 8 if origin.bits == 8 else 16, 3, None), frame
+        alpha = stored_alpha(origin)
+        channels = 3 if alpha is None else 4
+        return name, StoredFrame(Path(name), frame, 8 if origin.bits == 8 else 16, channels, alpha), frame
 
 
 class VideoTarget:
@@ -94,14 +97,25 @@ class VideoTarget:
             if isinstance(item.origin, StoredFrame):
                 self._writer.write_at(item.origin.frame if item.frame is None else item.frame, self._count, 1)
             else:
-                self._writer.write(item.frame, item.origin.frame, _alpha(item.opaque, self._bits))
+                self._writer.write(item.frame, item.origin.frame, _samples(item.alpha, self._bits))
         self._count += 1
 
 
-def _alpha(opaque: Tensor | None, bits: int) -> Any:
-    if opaque is None:
+def _samples(alpha: Tensor | None, bits: int) -> Any:
+    """Samples `[H, W]` of an alpha plane."""
+    if alpha is None:
         return None
-    return (opaque[0].cpu().numpy() * (2**bits - 1)).astype(np.uint8 if bits == 8 else np.uint16)
+    return (alpha[0].cpu().numpy() * (2**bits - 1)).round().astype(np.uint8 if bits == 8 else np.uint16)
+
+
+def stored_alpha(origin: StoredFrame | DecodedFrame) -> Tensor | None:
+    """The alpha of a frame as it was stored, `[1, H, W]` in [0, 1]; None if it has none."""
+    if isinstance(origin, StoredFrame):
+        return origin.alpha
+    samples = alpha_of(origin.frame)
+    if samples is None:
+        return None
+    return torch.from_numpy(samples.astype(np.float32))[None].div(2**origin.bits - 1)
 
 
 @contextmanager
