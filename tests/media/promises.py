@@ -90,6 +90,7 @@ class Track:
 TRACKS = (
     Track("AAC", "audio", "aac", (".webm",)),
     Track("MP3", "audio", "libmp3lame", (".webm",)),
+    Track("MP2", "audio", "mp2", (".webm",)),
     Track("AC-3", "audio", "ac3", (".webm",)),
     Track("Opus", "audio", "libopus", (".mov", ".avi")),
     Track("FLAC", "audio", "flac", (".mov", ".webm", ".ts")),

@@ -66,9 +66,14 @@ class TrackRecord:
         """Whether the track is one picture, which has no time."""
         return self.kind == "video" and self.packets == 1
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether the track is uncompressed sound, which file formats cut into packets as they like."""
+        return self.codec.startswith("pcm_")
+
     def is_like(self, other: TrackRecord) -> bool:
-        """Whether both are of one kind and codec."""
-        return (self.kind, self.codec) == (other.kind, other.codec)
+        """Whether both are of one kind and codec; MP4 does not tell the layers of MPEG audio apart."""
+        return self.kind == other.kind and _family(self.codec) == _family(other.codec)
 
     def difference(self, other: TrackRecord) -> str:
         """In what the content of another record differs; empty if it does not.
@@ -76,7 +81,7 @@ class TrackRecord:
         Raw sound has no packets of its own, only bytes. Where H.264 or HEVC is framed anew for another file format, the
         bytes differ and the number of packets is all that can be compared.
         """
-        if not self.codec.startswith("pcm_") and self.packets != other.packets:
+        if not self.is_raw and self.packets != other.packets:
             return f"{self.packets} packets became {other.packets}"
         if self.length_prefixed != other.length_prefixed:
             return ""
@@ -98,6 +103,10 @@ class WriteRecord:
     stamps: list[int] = field(default_factory=list)
     time_base: Fraction = Fraction(1)
     tracks: dict[int, TrackRecord] = field(default_factory=dict)
+
+
+def _family(codec: str) -> str:
+    return "mpeg audio" if codec.removesuffix("float") in ("mp1", "mp2", "mp3") else codec
 
 
 def _without_adts(payload: bytes) -> bytes:

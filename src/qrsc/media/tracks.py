@@ -68,9 +68,7 @@ def _holds(container: str, stream: Stream, source: str) -> bool:
     if is_cover(stream) and container in ("mov", "avi", "mpegts"):
         return False  # FFmpeg drops it, or makes a video of it
     if container == "avi" and stream.type == "data":
-        return (
-            False  # the bytes are written, and the track comes back without a kind or a name, so that nobody finds it
-        )
+        return False  # the bytes are written, and the track comes back without a kind or a name: nobody finds it
     if container == "avi" and stream.type == "video" and source != "avi":
         return False  # it has no timestamps for frames that are not in the order in which they are shown
     if container == "mpegts" and stream.type != "data" and codec_name(stream) not in _IN_TRANSPORT_STREAMS:

@@ -157,6 +157,8 @@ def _verify_times(file: _File, record: WriteRecord, container: str) -> str:
         for written, read in ((track.written.first, track.read.first), (track.written.last, track.read.last)):
             if written is None or read is None or track.written.is_still:
                 continue
+            if written is track.written.last and track.written.is_raw:
+                continue
             off = read - written - shift
             if abs(off) > slack + _ROUNDING * track.tick:
                 raise VerificationError(f"the {track.written.name} is {float(off):+.4f} s off the picture")
