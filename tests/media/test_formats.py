@@ -360,3 +360,21 @@ def test_tags_of_a_video_with_alpha_are_kept(tmp_path: Path) -> None:
     assert after.colours == before.colours == (9, 9, 16, 1)
     assert after.matrix == before.matrix is not None
     assert probe(tmp_path / "out.webm").layout.alpha
+
+
+@pytest.mark.parametrize("matrix", [1, 6, 9])
+def test_samples_that_stand_for_no_rgb_colour_are_corrected(tmp_path: Path, matrix: int) -> None:
+    """The corners of the YUV cube lie far outside RGB, and are valid samples."""
+    with av.open(str(tmp_path / "in.mkv"), "w") as container:
+        stream: Any = container.add_stream("ffv1", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv444p"
+        stream.codec_context.colorspace, stream.codec_context.color_range = matrix, 1
+        for number in range(5):
+            frame: Any = av.VideoFrame(64, 48, "yuv444p")
+            for index, plane in enumerate(frame.planes):
+                corners = 255 * ((np.arange(plane.buffer_size) // 8 + number >> index) & 1)
+                plane.update(corners.astype(np.uint8).tobytes())
+            frame.pts, frame.time_base = number, Fraction(1, 25)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    assert qrsc.correct_video(tmp_path / "in.mkv", tmp_path / "out.mkv", gamma=0.5, preset="fast").frames == 5

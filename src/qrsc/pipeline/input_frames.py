@@ -17,7 +17,8 @@ PlainFrame = Tensor | npt.NDArray[Any]
 InputFrame = PlainFrame | TimedFrame
 
 # Values of frames in [0, 1] may overshoot, and HDR may go a little beyond; what exceeds this is on another scale.
-LOWEST, HIGHEST = -1.0, 4.0
+# Samples of a video can stand for values outside RGB: from -1.15 to 2.17 with limited range and the matrix of BT.2020.
+LOWEST, HIGHEST = -1.25, 4.0
 MENDED = "pixels that are not finite were filled from their surroundings"
 
 
