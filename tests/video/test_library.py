@@ -11,6 +11,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -18,7 +19,10 @@ import qrsc
 from qrsc.backend.progress import Progress
 from qrsc.cli.app import app
 from qrsc.flow import DisFlow, FlowPair
+from qrsc.media.probe import probe
 from qrsc.media.reader import read_video
+from qrsc.pipeline import Seconds
+from qrsc.video.source import open_source
 
 from ..videos import Recipe, facts, make_video, seen, texture, texture_frames
 
@@ -220,3 +224,12 @@ def test_a_cover_picture_is_kept_or_named(tmp_path: Path, suffix: str) -> None:
 
 def is_cover(stream: Any) -> bool:
     return bool(int(stream.disposition) & 1 << 10)
+
+
+def test_nothing_is_read_from_a_file_that_has_been_closed(tmp_path: Path) -> None:
+    """After an error, a thread that reads ahead may be late; reading on would end the process."""
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(6)))
+    with open_source(source, probe(source), device=torch.device("cpu"), seconds=Seconds()) as clip:
+        items = clip.items()
+        assert next(items) is not None
+    assert list(items) == []

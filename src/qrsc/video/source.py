@@ -6,6 +6,7 @@ Convention
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -84,6 +85,14 @@ class VideoSource:
     end: float | None
     left_out: tuple[str, ...] = ()
     report: ReadReport = field(default_factory=ReadReport)
+    _reading: threading.Lock = field(default_factory=threading.Lock)
+    _closed: threading.Event = field(default_factory=threading.Event)
+
+    def close(self) -> None:
+        """Stop reading: after an error, another thread may still be at it, and would read from a closed file."""
+        self._closed.set()
+        with self._reading:  # until the frame that is being decoded is done
+            pass
 
     @property
     def size(self) -> tuple[int, int]:
@@ -102,7 +111,8 @@ class VideoSource:
         items = read_clip(self.container, self.info, self.copied, start=self.start, end=self.end, report=self.report)
         while True:
             with self.seconds.of("decode"):
-                item: Any = next(items, None)
+                with self._reading:
+                    item: Any = None if self._closed.is_set() else next(items, None)
                 if isinstance(item, DecodedFrame):
                     frame = rgb_of(item.frame, self.info.colours).to(self.device)
                     item = SourceFrame(frame, item.time, item, item.restarts)
@@ -134,7 +144,11 @@ def open_source(
         return
     with opened(source) as opened_container:
         copied, left_out = tracks_to_copy(opened_container, source, container) if container is not None else ([], [])
-        yield VideoSource(opened_container, info, device, seconds, copied, start, end, tuple(left_out))
+        video = VideoSource(opened_container, info, device, seconds, copied, start, end, tuple(left_out))
+        try:
+            yield video
+        finally:
+            video.close()
 
 
 def clip_info(source: Path, *, progressive: bool = False) -> ClipInfo | None:
