@@ -27,25 +27,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="a folder for the files that fail")
     given = parser.parse_args()
+    from .trial import import_everything
+
     import_everything()
     with tempfile.TemporaryDirectory(prefix="qrsc-fuzz-") as name:
         sys.exit(1 if damaged(given, Path(name)) else 0)
-
-
-def import_everything() -> None:
-    """What the command imports on its way, once for all cases."""
-    import av
-    import cv2
-    import torch
-
-    import qrsc.cli.app
-    import qrsc.cli.progress
-    import qrsc.video.compare
-    import qrsc.video.correct
-
-    torch.set_num_threads(1)
-    cv2.setNumThreads(0)
-    av.logging.set_level(None)
 
 
 def damaged(given: argparse.Namespace, root: Path) -> int:

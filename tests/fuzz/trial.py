@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -44,16 +47,9 @@ class Trial:
 
     def run(self) -> int:
         """Run the command in this process, then decode all that it has written; the exit code."""
-        from qrsc.cli import main
-
-        sys.argv = ["qrsc", *self.arguments]
         if self.fault is not None:
             self.fault()
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = run_command(self.arguments)
         for name in self.outputs if code in WROTE else ():
             _say(event="decoded", frames=decoded_frames(self.folder / name))
         return code
@@ -101,6 +97,43 @@ class Trial:
             found = [event["frames"] for event in events if event["event"] == "decoded"]
             if len(promised) != 1 or found != promised * len(self.outputs):
                 yield f"not whole: {promised} frames written, {found} found"
+
+
+def run_command(arguments: tuple[str, ...]) -> int:
+    """Run `qrsc` in this process; the exit code. Exceptions that would end in a traceback are passed on."""
+    try:
+        _command()(list(arguments), prog_name="qrsc")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+@functools.cache
+def _command() -> Any:
+    """The parsed options of all commands; making them takes 0.07 s."""
+    import typer
+
+    from qrsc.cli.app import app
+
+    return typer.main.get_command(app)
+
+
+def import_everything() -> None:
+    """Import what the command needs, once for all cases: a run that fails at once does most of it."""
+    import av
+    import cv2
+    import torch
+
+    import qrsc.cli.progress
+    import qrsc.video.compare
+    import qrsc.video.correct  # noqa: F401
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(0)
+    av.logging.set_level(None)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        code = run_command(("correct", os.devnull, "-o", "nowhere.mp4", "--gamma", "0.5", "--fast"))
+    assert code == 2
 
 
 def decoded_frames(path: Path) -> int:

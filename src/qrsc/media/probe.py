@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -174,6 +175,7 @@ def pyav() -> ModuleType:
         ) from error
     # FFmpeg's own lines would stand between ours; what matters of them comes as an exception.
     av.logging.set_level(None)
+    os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder prints 20 lines of its own otherwise; 1 is errors only
     return av
 
 
