@@ -20,12 +20,13 @@ SEEDS = Path(__file__).parent / "seeds"
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
-    parser.add_argument("what", choices=("damaged", "seeds"))
+    parser.add_argument("what", choices=("damaged", "seeds", "faults"))
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--size", default="64x48", help="of the frames, as WxH")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="a folder for the files that fail")
+    parser.add_argument("--verbose", action="store_true", help="print how every case ended")
     given = parser.parse_args()
     from .trial import import_everything
 
@@ -36,6 +37,7 @@ def main() -> None:
 
 def damaged(given: argparse.Namespace, root: Path) -> int:
     from .damaged import cases, file_trial, trial_of, written_bases
+    from .faults import fault_trial, faults
     from .forked import run_forked
     from .trial import Trial
 
@@ -49,6 +51,11 @@ def damaged(given: argparse.Namespace, root: Path) -> int:
                 yield file_trial(path.name, path.read_bytes(), path.suffix, root / path.name)
             return
         bases = written_bases(root / "bases", (height, width), scratch)
+        if given.what == "faults":
+            base = bases["mp4"]
+            for number, fault in enumerate(faults()):
+                yield fault_trial(fault, base.read_bytes(), base.suffix, root / str(number))
+            return
         for case in cases(given.cases, given.seed):
             yield trial_of(case, bases, root / str(case.number))
 
@@ -64,6 +71,8 @@ def damaged(given: argparse.Namespace, root: Path) -> int:
         codes[ended.code] += 1
         peak, slowest = max(peak, ended.peak_bytes), max(slowest, ended.seconds)
         wrong = trial.complaints(ended)
+        if given.verbose:
+            print(f"{trial.name}: {ended.code} {ended.errors.strip()!r}", flush=True)
         if wrong:
             complaints += 1
             print(f"{trial.name} -> {trial.outputs}: {'; '.join(wrong)}", flush=True)
