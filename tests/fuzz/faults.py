@@ -17,6 +17,7 @@ from .damaged import PLAIN_OPTIONS, file_trial
 from .trial import Trial
 
 NOBODY = 65534
+LARGE = "mkv-ffv1"
 FAILED = frozenset({2})
 ANY = frozenset({0, 2, 4})
 
@@ -29,11 +30,13 @@ class Fault:
         name: what, and when.
         make: gives, for a trial without the fault, the one with it.
         to: suffix of the output.
+        base: the clip; the large one is not read at one go.
     """
 
     name: str
     make: Callable[[Trial], Trial]
     to: str = ".mp4"
+    base: str = "mp4"
 
 
 def faults() -> Iterator[Fault]:
@@ -142,64 +145,64 @@ def _before(target: str, call: int, action: Callable[[], None]) -> Callable[[], 
 
 
 def _files_that_vanish() -> Iterator[Fault]:
-    frame = "qrsc.video.target:VideoTarget.take"
-    for call in (1, 12):
-
-        def removed(trial: Trial, call: int = call) -> Trial:
-            gone = _before(frame, call, lambda: trial.source.unlink(missing_ok=True))
-            return replace(trial, fault=gone, content=None, codes=frozenset({0}))
-
-        def torn(trial: Trial, call: int = call) -> Trial:
-            cut = _before(frame, call, lambda: os.truncate(trial.source, 3000))
-            return replace(trial, fault=cut, content=None, codes=ANY)
-
-        def zeroed(trial: Trial, call: int = call) -> Trial:
-            size = len(trial.content or b"")
-            return replace(
-                trial, fault=_before(frame, call, lambda: _overwrite(trial.source, size)), content=None, codes=ANY
-            )
-
-        def without_folder(trial: Trial, call: int = call) -> Trial:
-            there = trial.folder / "there"
-            gone = _before(frame, call, lambda: shutil.rmtree(there, ignore_errors=True))
-            return replace(_output_in(trial, "there/out.mp4"), fault=gone, codes=FAILED)
-
-        def without_unfinished(trial: Trial, call: int = call) -> Trial:
-            gone = _before(frame, call, lambda: [path.unlink() for path in trial.folder.glob(".*.partial*")] and None)
-            return replace(trial, fault=gone, codes=FAILED)
-
-        yield Fault(f"input removed at item {call}", removed)
-        yield Fault(f"input truncated at item {call}", torn)
-        yield Fault(f"input overwritten with zeros at item {call}", zeroed)
-        yield Fault(f"output folder removed at item {call}", without_folder)
-        yield Fault(f"unfinished output removed at item {call}", without_unfinished)
+    for call in (1, 4):
+        for name, action, base, codes in (
+            # What is open can be read to its end.
+            ("input removed", lambda trial: trial.source.unlink(missing_ok=True), LARGE, frozenset({0})),
+            ("input truncated", _halve, LARGE, ANY),
+            ("input overwritten with zeros", _overwrite, LARGE, ANY),
+            ("output folder removed", lambda trial: shutil.rmtree(trial.folder / "new", True), "mp4", FAILED),
+            ("unfinished output removed", _remove_unfinished, "mp4", FAILED),
+        ):
+            yield Fault(f"{name} at item {call}", _interfering(action, call, codes), base=base)
 
 
-def _overwrite(path: Path, size: int) -> None:
-    with path.open("r+b") as file:
-        file.write(bytes(size))
+def _interfering(action: Callable[[Trial], None], call: int, codes: frozenset[int]) -> Callable[[Trial], Trial]:
+    """Do something to the files of a trial when the n-th item is written."""
+
+    def changed(trial: Trial) -> Trial:
+        placed = _output_in(trial, "new/out.mp4") if codes == FAILED else trial
+        fault = _before("qrsc.video.target:VideoTarget.take", call, lambda: action(trial))
+        return replace(placed, fault=fault, content=trial.content if codes == FAILED else None, codes=codes)
+
+    return changed
+
+
+def _halve(trial: Trial) -> None:
+    os.truncate(trial.source, len(trial.content or b"") // 2)
+
+
+def _overwrite(trial: Trial) -> None:
+    with trial.source.open("r+b") as file:
+        file.write(bytes(len(trial.content or b"")))
+
+
+def _remove_unfinished(trial: Trial) -> None:
+    for path in (trial.folder / "new").glob(".*.partial*"):
+        path.unlink()
 
 
 # --- places that cannot be written or read ---
 
 
 def _wrong_places() -> Iterator[Fault]:
-    def as_nobody(folder: Path, mode: int) -> Callable[[], None]:
-        def drop() -> None:
-            if os.geteuid() == 0:
-                os.seteuid(NOBODY)
-            else:
-                folder.chmod(mode)
+    yield Fault("folder cannot be written", lambda trial: replace(trial, fault=_without_rights(trial), codes=FAILED))
+    for name, place in (("a file", "in.mp4/out.mp4"), ("/proc", "/proc/out.mp4"), ("a long name", f"{'x' * 300}.mp4")):
+        yield Fault(f"output below {name}", _placed(place))
+    yield Fault("standard output full", _with(_full_stdout, codes=FAILED))
 
-        return drop
 
-    yield Fault(
-        "folder cannot be written", lambda trial: replace(trial, fault=as_nobody(trial.folder, 0o555), codes=FAILED)
-    )
-    yield Fault("output below a file", lambda trial: replace(_output_in(trial, "in.mp4/out.mp4"), codes=FAILED))
-    yield Fault("output below /proc", lambda trial: replace(_output_in(trial, "/proc/out.mp4"), codes=FAILED))
-    yield Fault("output name too long", lambda trial: replace(_output_in(trial, "x" * 300 + ".mp4"), codes=FAILED))
-    yield Fault("standard output full", lambda trial: replace(trial, fault=_full_stdout, codes=FAILED))
+def _without_rights(trial: Trial) -> Callable[[], None]:
+    def drop() -> None:
+        trial.folder.chmod(0o555)
+        if os.geteuid() == 0:  # who may write everywhere
+            os.seteuid(NOBODY)
+
+    return drop
+
+
+def _placed(place: str) -> Callable[[Trial], Trial]:
+    return lambda trial: replace(_output_in(trial, place), codes=FAILED)
 
 
 def _full_stdout() -> None:
@@ -246,32 +249,33 @@ def _callers() -> Iterator[Fault]:
     from qrsc import Cancelled
 
     for call in (1, 2, 5, 8):
-        yield Fault(f"progress raises at call {call}", _library(lambda call=call: {"progress": _Raising(call)}, CallerError))
-    yield Fault("on_note raises", _library(lambda: {"on_note": _Raising(1)}, CallerError))
+        yield Fault(f"progress raises at call {call}", _library("progress", _Raising, call, CallerError))
+    yield Fault("on_note raises", _library("on_note", _Raising, 1, CallerError))
     for call in (1, 2, 3, 6, 11, 16):
-        yield Fault(f"cancelled at question {call}", _library(lambda call=call: {"cancel": _Token(call)}, Cancelled))
+        yield Fault(f"cancelled at question {call}", _library("cancel", _Token, call, Cancelled))
     for call in (1, 4):
-        yield Fault(
-            f"cancelled while calibrating, question {call}",
-            _library(lambda call=call: {"cancel": _Token(call), "gamma": None}, Cancelled),
-        )
+        calibrating = _library("cancel", _Token, call, Cancelled, gamma=None)
+        yield Fault(f"cancelled while calibrating, question {call}", calibrating)
 
 
-def _library(options: Callable[[], dict[str, Any]], expected: type[BaseException]) -> Callable[[Trial], Trial]:
-    """Call the library instead of the command; the exception must arrive as it is."""
+def _library(
+    option: str, make: Callable[[int], object], call: int, expected: type[Exception], gamma: float | None = 0.5
+) -> Callable[[Trial], Trial]:
+    """Call the library instead of the command, with an option that interferes; its exception must arrive as it is."""
 
     def changed(trial: Trial) -> Trial:
-        def call() -> int:
+        def work() -> int:
             from qrsc import correct_video
 
+            options: dict[str, Any] = {option: make(call)}
             try:
-                correct_video(trial.source, trial.folder / "out.mp4", **{"gamma": 0.5, "preset": "fast", **options()})
+                correct_video(trial.source, trial.folder / "out.mp4", gamma=gamma, preset="fast", **options)
             except expected:
                 os.write(2, b"error: as expected\n")
                 return 2
             return 0
 
-        return replace(trial, call=call, codes=FAILED)
+        return replace(trial, call=work, codes=FAILED)
 
     return changed
 

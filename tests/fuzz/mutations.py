@@ -1,4 +1,4 @@
-"""Damage to video files: of the kinds that disks, networks and careless programs do, and of kinds that only malice does.
+"""Damage to video files, of the kinds that disks, networks and other programs do, and of kinds that need intent.
 
 Every mutation takes the content of a file and a source of chance, and returns other content. The same content and the
 same state of chance give the same result.

@@ -17,9 +17,9 @@ _RIFF_PARENTS = frozenset((b"RIFF", b"LIST"))
 _EBML_PARENTS = frozenset(
     bytes.fromhex(each)
     for each in (
-        "18538067 114d9b74 4dbb 1549a966 1f43b675 a0 1654ae6b ae e0 e1 1c53bb6b bb b7 1043a770 45b9 b6 80 "
-        "1254c367 7373 67c8 1a45dfa3"
-    ).split()
+        *("18538067", "114d9b74", "4dbb", "1549a966", "1f43b675", "a0", "1654ae6b", "ae", "e0", "e1", "1c53bb6b", "bb"),
+        *("b7", "1043a770", "45b9", "b6", "80", "1254c367", "7373", "67c8", "1a45dfa3"),
+    )
 )
 
 
@@ -142,8 +142,7 @@ def start_code_units(content: bytes) -> list[Part]:
     starts = [found.start() for found in re.finditer(b"\x00\x00\x01", content)]
     ends = [*starts[1:], len(content)]
     return [
-        Part(content[at + 3 : at + 4], at, (at, 0), min(at + 4, end), end)
-        for at, end in zip(starts, ends, strict=True)
+        Part(content[at + 3 : at + 4], at, (at, 0), min(at + 4, end), end) for at, end in zip(starts, ends, strict=True)
     ]
 
 

@@ -89,9 +89,7 @@ class Trial:
         leftover = sorted(there - expected)
         if leftover:
             yield f"leftover: {', '.join(leftover)}"
-        if self.content is not None and (
-            self.source.name not in there or self.source.read_bytes() != self.content
-        ):
+        if self.content is not None and (self.source.name not in there or self.source.read_bytes() != self.content):
             yield "input changed"
         if wrote:
             events = [json.loads(line) for line in ended.output.splitlines()]

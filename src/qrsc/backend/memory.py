@@ -13,8 +13,7 @@ _MOST_KEPT = 512 << 20
 _TAKEN_AT_ONCE = 64 << 20
 
 
-# What PyTorch, OpenCV and Python say when an allocation, or the stack of a thread, fails; all as a `RuntimeError`, or as
-# an exception of their own.
+# What PyTorch, OpenCV and Python say when an allocation or a new thread fails, in exceptions of different kinds.
 _NO_MEMORY = ("can't allocate memory", "out of memory", "insufficient memory", "bad_alloc", "can't start new thread")
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False  # not from `typing`, which is slow to import
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 
 def end_on_signals() -> None:
@@ -25,7 +28,8 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     if atomic is not None and getattr(atomic, "unfinished_outputs", lambda: 0)():
         sys.exit(128 + number)  # unwinds the stack, and what is unfinished is removed
     # Nothing to remove. A module that is being imported might swallow an exception, or print a traceback.
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    os._exit(128 + number)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(128 + number)

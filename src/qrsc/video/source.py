@@ -117,7 +117,7 @@ class VideoSource:
             return next(items, None)
         except pyav().FFmpegError as error:
             raise MediaError(
-                f"{self.info.path} cannot be read on: {error.strerror}. Copy it to another disk, and try again."
+                f"{self.info.path} cannot be read on: {error.strerror}. Check the disk that it lies on, and try again."
             ) from error
 
 
