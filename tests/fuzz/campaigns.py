@@ -14,9 +14,10 @@ SMALL_SIZE, LARGE_SIZE = (48, 64), (240, 320)
 
 
 def seed_trials(root: Path) -> Iterator[Trial]:
-    """Every file that ever failed."""
+    """Every file that ever failed. After an @ stands the suffix of the output, if it is not that of the input."""
     for path in sorted(SEEDS.iterdir()):
-        yield file_trial(path.name, path.read_bytes(), path.suffix, root / path.stem)
+        _, found, to = path.stem.partition("@")
+        yield file_trial(path.name, path.read_bytes(), path.suffix, root / path.stem, f".{to}" if found else None)
 
 
 def damaged_trials(root: Path, count: int, seed: int, size: tuple[int, int]) -> Iterator[Trial]:

@@ -146,24 +146,36 @@ def _before(target: str, call: int, action: Callable[[], None]) -> Callable[[], 
 
 def _files_that_vanish() -> Iterator[Fault]:
     for call in (1, 4):
-        for name, action, base, codes in (
+        for name, action, codes in (
             # What is open can be read to its end.
-            ("input removed", lambda trial: trial.source.unlink(missing_ok=True), LARGE, frozenset({0})),
-            ("input truncated", _halve, LARGE, ANY),
-            ("input overwritten with zeros", _overwrite, LARGE, ANY),
-            ("output folder removed", lambda trial: shutil.rmtree(trial.folder / "new", True), "mp4", FAILED),
-            ("unfinished output removed", _remove_unfinished, "mp4", FAILED),
+            ("input removed", lambda trial: trial.source.unlink(missing_ok=True), frozenset({0})),
+            ("input truncated", _halve, frozenset({4})),
+            ("input overwritten with zeros", _overwrite, ANY),
         ):
-            yield Fault(f"{name} at item {call}", _interfering(action, call, codes), base=base)
+            yield Fault(f"{name} at frame {call}", _changing_input(action, call, codes), base=LARGE)
+        for name, action in (
+            ("output folder removed", lambda trial: shutil.rmtree(trial.folder / "new", True)),
+            ("unfinished output removed", _remove_unfinished),
+        ):
+            yield Fault(f"{name} at item {call}", _changing_output(action, call))
 
 
-def _interfering(action: Callable[[Trial], None], call: int, codes: frozenset[int]) -> Callable[[Trial], Trial]:
-    """Do something to the files of a trial when the n-th item is written."""
+def _changing_input(action: Callable[[Trial], None], call: int, codes: frozenset[int]) -> Callable[[Trial], Trial]:
+    """Do something to the input when its n-th frame has been read."""
 
     def changed(trial: Trial) -> Trial:
-        placed = _output_in(trial, "new/out.mp4") if codes == FAILED else trial
+        fault = _before("qrsc.video.source:rgb_of", call, lambda: action(trial))
+        return replace(trial, fault=fault, content=None, codes=codes)
+
+    return changed
+
+
+def _changing_output(action: Callable[[Trial], None], call: int) -> Callable[[Trial], Trial]:
+    """Do something to the output, in a new folder, when the n-th item is written."""
+
+    def changed(trial: Trial) -> Trial:
         fault = _before("qrsc.video.target:VideoTarget.take", call, lambda: action(trial))
-        return replace(placed, fault=fault, content=trial.content if codes == FAILED else None, codes=codes)
+        return replace(_output_in(trial, "new/out.mp4"), fault=fault, codes=FAILED)
 
     return changed
 

@@ -125,11 +125,12 @@ def _redirect(streams: tuple[Path, Path]) -> None:
 
 
 def _limit() -> None:
-    import cv2
-    import torch
+    if "torch" in sys.modules:
+        import cv2
+        import torch
 
-    torch.set_num_threads(1)
-    cv2.setNumThreads(0)
+        torch.set_num_threads(1)
+        cv2.setNumThreads(0)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MOST_MAPPED, mapped + MOST_MAPPED))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -150,7 +150,7 @@ def decoded_frames(path: Path) -> int:
         with av.open(str(path)) as container:
             pictures = [stream for stream in container.streams.video if not int(stream.disposition) & 1 << 10]
             return sum(1 for _ in container.decode(pictures[0]))
-    except (av.FFmpegError, OSError):
+    except (av.FFmpegError, OSError, IndexError):
         return -1
 
 

@@ -150,8 +150,10 @@ def _encoder(container: str, info: ClipInfo | None, source: Layout, codec: str |
 
 def _expected_in(container: str, encoder: str) -> bool:
     """Whether players expect a codec in a file format; FFmpeg itself allows more."""
-    if container in ("mp4", "mpegts"):
-        return encoder in ("libx264", "libx265", "libsvtav1") or (container == "mp4" and encoder == "libvpx-vp9")
+    if container == "mpegts":  # FFmpeg writes AV1 into it, and cannot read it back
+        return encoder in ("libx264", "libx265")
+    if container == "mp4":
+        return encoder in ("libx264", "libx265", "libsvtav1", "libvpx-vp9")
     if container == "avi":
         return encoder in ("libx264", "ffv1")
     if container == "mov":

@@ -157,7 +157,7 @@ def video_stream(container: InputContainer, path: Path) -> VideoStream:
         if not is_cover(stream) and stream.codec_context is not None:
             return stream
     kinds = sorted({stream.type for stream in container.streams})
-    raise MediaError(f"{container.name} has no video to correct; it holds {' and '.join(kinds) or 'nothing'}.")
+    raise MediaError(f"{path} has no video to correct; it holds {' and '.join(kinds) or 'nothing'}.")
 
 
 def is_cover(stream: Stream) -> bool:
