@@ -14,7 +14,7 @@ from ..videos import Recipe, make_video, texture_frames
 
 # Sends the signal when a module is imported for the first time, as a user might at any moment.
 WHEN_IMPORTED = """
-import builtins, os, signal, sys
+import builtins, os, sys
 real, wanted, number = builtins.__import__, {module!r}, {number}
 def watching(name, *rest, **more):
     if name == wanted and name not in sys.modules:
@@ -35,6 +35,12 @@ def test_a_signal_while_importing_ends_quietly(tmp_path: Path, module: str, numb
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
     assert [path.name for path in tmp_path.iterdir()] == ["in.mp4"]
+
+
+def test_ctrl_c_before_there_is_a_handler_ends_quietly(tmp_path: Path) -> None:
+    code = WHEN_IMPORTED.format(module="signal", number=int(signal.SIGINT))
+    done = subprocess.run([sys.executable, "-c", code, "cameras"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.6, 2.4])
