@@ -90,7 +90,7 @@ def run_kills(given: argparse.Namespace, root: Path) -> int:
         failed += bool(killed.complaints)
         left += bool(killed.left)
         if killed.complaints or given.verbose:
-            how = f"{killed.kill.number.name} after {killed.kill.after:.3f} s"
+            how = f"{killed.kill.number.name} after {killed.kill.after:.3f} s{' of writing' * killed.kill.writing}"
             print(f"{how}: {'; '.join(killed.complaints)} [{killed.code}, left {killed.left}]", flush=True)
     print(
         f"kills: {codes.total()} in {monotonic() - started:.0f} s, {failed} failed; exit codes {dict(codes)}; "

@@ -30,11 +30,13 @@ class Kill:
 
     Attributes:
         number: of the signal.
-        after: seconds from the start of the process.
+        after: seconds from the start of the process, or from the start of writing.
+        writing: count from the moment at which the unfinished output appears.
     """
 
     number: signal.Signals
     after: float
+    writing: bool = False
 
 
 @dataclass
@@ -59,30 +61,48 @@ def make_clip(folder: Path) -> Path:
     return make_video(folder / "in.mp4", Recipe(texture_frames(FRAMES, 96, 128), sound=1))
 
 
-def undisturbed_seconds(clip: Path) -> float:
-    """How long the command takes."""
+def undisturbed_seconds(clip: Path) -> tuple[float, float]:
+    """How long the command takes, and how long it writes."""
     started = time.monotonic()
     process = _start(clip)
+    _wait_for_output(clip, process)
+    writing = time.monotonic()
     process.communicate()
-    seconds = time.monotonic() - started
+    ended = time.monotonic()
     output = clip.with_name("out.mp4")
     if process.returncode != 0 or decoded_frames(output) != FRAMES:
         raise RuntimeError("the command fails without being disturbed")
     output.unlink()
-    return seconds
+    return ended - started, ended - writing
 
 
-def random_kills(count: int, seed: int, seconds: float) -> Iterator[Kill]:
-    """Signals in turn, at random times of a run that takes so many seconds."""
+def _wait_for_output(clip: Path, process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None and not any(clip.parent.glob(".out.mp4.*")):
+        time.sleep(0.005)
+
+
+def random_kills(count: int, seed: int, seconds: float, writing: float) -> Iterator[Kill]:
+    """Signals in turn, at random times: half of them in the whole run, and half while the output is written.
+
+    Args:
+        count: how many.
+        seed: of the times.
+        seconds: that a run takes.
+        writing: seconds of these in which it writes, which are few: imports take most of the time of a short clip.
+    """
     chance = Random(seed)
     for number in range(count):
-        yield Kill(SIGNALS[number % len(SIGNALS)], chance.uniform(0.0, seconds))
+        while_writing = number // len(SIGNALS) % 2 == 1
+        after = chance.uniform(0.0, writing if while_writing else seconds)
+        yield Kill(SIGNALS[number % len(SIGNALS)], after, while_writing)
 
 
 def kill(clip: Path, how: Kill) -> Killed:
     """Run the command on a clip that lies in a folder of its own, and end it."""
     content = clip.read_bytes()
     process = _start(clip)
+    if how.writing:
+        _wait_for_output(clip, process)
     time.sleep(how.after)
     process.send_signal(how.number)  # does nothing to a process that has ended
     try:
@@ -139,7 +159,7 @@ def next_run(clip: Path, left: list[str]) -> list[str]:
 def kill_many(root: Path, count: int, seed: int, jobs: int) -> Iterator[Killed]:
     """So many kills; after every SIGKILL that leaves an unfinished file, another run."""
     clip = make_clip(root)
-    seconds = undisturbed_seconds(clip)
+    seconds, writing = undisturbed_seconds(clip)
 
     def killed(numbered: tuple[int, Kill]) -> Killed:
         number, how = numbered
@@ -153,7 +173,7 @@ def kill_many(root: Path, count: int, seed: int, jobs: int) -> Iterator[Killed]:
         return found
 
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(killed, enumerate(random_kills(count, seed, seconds)))
+        yield from pool.map(killed, enumerate(random_kills(count, seed, seconds, writing)))
 
 
 def _start(clip: Path, *more: str) -> subprocess.Popen[bytes]:

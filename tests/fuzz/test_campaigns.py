@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
         (["seeds"], 2),
         (["damaged", "--cases", "200"], 200),  # 18 s on two cores of their own
         (["faults"], 100),
-        (["kills", "--kills", "3"], 3),
+        (["kills", "--kills", "6"], 6),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
