@@ -17,6 +17,8 @@ from .forked import Ended
 
 DOCUMENTED = frozenset({0, 2, 4})  # exit codes, see docs/correct.md
 WROTE = frozenset({0, 4})  # those after which there is an output
+UNVERIFIED = 5  # the output is not what it should be, and has got another name
+FAILURES = frozenset({2, UNVERIFIED})  # those that come with a line of error
 MOST_MEMORY = 1 << 30
 _LINE = re.compile(r"(note|warning|error): .+")
 
@@ -79,13 +81,15 @@ class Trial:
         if strange:
             yield f"stderr: {strange[0]!r}"
         errors = sum(line.startswith("error: ") for line in lines)
-        if ended.code in self.codes and errors != (ended.code == 2):
+        if ended.code in self.codes and errors != (ended.code in FAILURES):
             yield f"{errors} lines of error with exit code {ended.code}"
 
     def _wrong_files(self, ended: Ended) -> Iterator[str]:
         there = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
         wrote = ended.code in WROTE
         expected = {self.source.name, *(self.outputs if wrote else ())}
+        if ended.code == UNVERIFIED and UNVERIFIED in self.codes:
+            expected |= {name for name in there if ".unverified-" in name}
         leftover = sorted(there - expected)
         if leftover:
             yield f"leftover: {', '.join(leftover)}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from qrsc.media.clock import LONGEST_STEP
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY, Matrix, matrix_from_bytes
 from qrsc.media.planes import FULL_RANGE, Colours, Layout, layout_of
@@ -215,7 +216,7 @@ def _timestamps(container: InputContainer, stream: VideoStream) -> tuple[list[in
 def _interval(stamps: list[int], time_base: Fraction, rate: Fraction | None) -> tuple[float, bool]:
     """Seconds between neighbours, those beside a gap left out, and whether there are none of these."""
     tick = float(time_base)
-    steps = sorted(after - before for before, after in pairwise(stamps) if after > before)
+    steps = sorted(after - before for before, after in pairwise(stamps) if 0 < (after - before) * tick <= LONGEST_STEP)
     if not steps:
         return (float(1 / rate) if rate else 1.0 / 30.0), True
     median = steps[len(steps) // 2]

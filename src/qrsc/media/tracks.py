@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.stream import Stream
 
+# Decoders of the subtitles that a transport stream has names for; FFmpeg writes others as data of an unknown kind.
+_BROADCAST_SUBTITLES = ("dvbsub", "dvb_subtitle", "dvb_teletext", "libzvbi_teletextdec", "pgssub", "hdmv_pgs_subtitle")
+
 
 def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[list[Stream], list[str]]:
     """The tracks that a file format can hold unchanged, and a description of each that it cannot.
@@ -33,18 +36,20 @@ def tracks_to_copy(source: InputContainer, path: Path, container: str) -> tuple[
         if _holds(container, stream):
             copied.append(stream)
         else:
-            name = getattr(stream.codec_context, "name", None) or "unknown format"
             kind = "cover picture in" if is_cover(stream) else stream.type
-            left_out.append(f"{kind} track {stream.index} ({name})")
+            left_out.append(f"{kind} track {stream.index} ({_codec(stream)})")
     return copied, left_out
 
 
 def _holds(container: str, stream: Stream) -> bool:
-    """Whether a header with that one track can be written: the only reliable test, but for data in AVI.
+    """Whether a header with that one track can be written: the only reliable test, but for data in AVI and for
+    transport streams.
 
     There the bytes are written, and the track comes back without a kind or a name, so that nobody finds it.
     """
     if container == "avi" and stream.type == "data":
+        return False
+    if container == "mpegts" and stream.type == "subtitle" and _codec(stream) not in _BROADCAST_SUBTITLES:
         return False
     av = pyav()
     try:
@@ -54,6 +59,10 @@ def _holds(container: str, stream: Stream) -> bool:
     except (av.FFmpegError, ValueError):
         return False
     return True
+
+
+def _codec(stream: Stream) -> str:
+    return getattr(stream.codec_context, "name", None) or "unknown format"
 
 
 def _written_from_metadata(stream: Stream, chapters: bool) -> bool:
