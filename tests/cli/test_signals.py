@@ -43,6 +43,24 @@ def test_ctrl_c_before_there_is_a_handler_ends_quietly(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def test_a_main_thread_that_hangs_ends_all_the_same(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(12)))
+    code = """
+import os, time
+from qrsc.cli import main, signals
+from qrsc.backend.prefetch import BackgroundWorker
+from qrsc.media.writer import VideoWriter
+signals.PATIENCE = 0.5
+BackgroundWorker.cancel = lambda self: time.sleep(1000)
+VideoWriter.write = lambda self, *arguments: os.kill(os.getpid(), 2)
+main()
+"""
+    arguments = ["correct", str(source), "-o", str(tmp_path / "out.mp4"), "--gamma", "0.5", "--fast", "--quiet"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.mp4"]
+
+
 @pytest.mark.parametrize("delay", [0.3, 0.8, 1.6, 2.4])
 def test_a_signal_at_any_time_ends_quietly(tmp_path: Path, delay: float) -> None:
     source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(200)))
