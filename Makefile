@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # first import of each module: compiling everything at installation took 42 s of processor time.
 INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types imports unit docs format bench results clean
+.PHONY: help demo test lint types imports unit docs format fuzz bench results clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test     lint, types, import directions, tests and the manual"
 	@echo "make docs     build the manual as HTML in build/docs/; a broken link or reference is an error"
 	@echo "make format   put the code in the project's format"
+	@echo "make fuzz     damaged videos, faults and kills by the thousand; CASES=2000, SEED=0"
 	@echo "make bench    run every script in benchmarks/"
 	@echo "make results  write docs/results.md anew; RESULTS='--scenes 2 --size 320x240' takes minutes on a CPU"
 	@echo "make clean    remove .venv, caches and demo/"
@@ -61,6 +62,12 @@ docs: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+CASES ?= 2000
+SEED ?= 0
+
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED) --keep build/fuzz
 
 bench: $(VENV)/.runtime
 	@set -e; for script in $(filter-out benchmarks/results.py,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done

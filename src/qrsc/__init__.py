@@ -6,8 +6,9 @@ no tensor (`qrsc --help`) does not wait for torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+# Not from `typing`, whose import takes longer than all else here: a signal that came meanwhile, before the command can
+# install its handlers, would end in a traceback.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from qrsc.backend.progress import Cancelled
@@ -60,6 +61,8 @@ if not TYPE_CHECKING:  # a type checker that saw it would take any misspelt name
     def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module 'qrsc' has no attribute {name!r}; its public names are {', '.join(__all__)}.")
+        from importlib import import_module
+
         value: object = getattr(import_module(_HOME[name]), name)
         globals()[name] = value
         return value

@@ -4,9 +4,12 @@ import platform
 import subprocess
 import sys
 
+import cv2
+import numpy as np
 import pytest
+import torch
 
-from qrsc.backend.memory import keep_freed_memory
+from qrsc.backend.memory import is_out_of_memory, keep_freed_memory
 
 # In a separate process, since the setting is per process: page faults of writing to three blocks that are freed and
 # allocated again 20 times. Each block is smaller than those for which numpy requests huge pages.
@@ -30,6 +33,22 @@ for _ in range(20):
     written()
 print(faults() - before)
 """
+
+
+def test_out_of_memory_is_recognised() -> None:
+    torch_says = (
+        "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+    )
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(RuntimeError(torch_says))
+    assert is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(raised.value)
+    with pytest.raises(cv2.error) as refused:
+        cv2.copyMakeBorder(np.zeros((2, 2), np.uint8), 0, 1 << 30, 0, 1 << 29, cv2.BORDER_CONSTANT)
+    assert is_out_of_memory(refused.value)
 
 
 def test_large_frames_are_left_alone() -> None:

@@ -14,7 +14,7 @@ from ..videos import Recipe, make_video, texture_frames
 
 # Sends the signal when a module is imported for the first time, as a user might at any moment.
 WHEN_IMPORTED = """
-import builtins, os, signal, sys
+import builtins, os, sys
 real, wanted, number = builtins.__import__, {module!r}, {number}
 def watching(name, *rest, **more):
     if name == wanted and name not in sys.modules:
@@ -34,6 +34,30 @@ def test_a_signal_while_importing_ends_quietly(tmp_path: Path, module: str, numb
     arguments = ["correct", str(source), "-o", str(tmp_path / "out.mp4"), "--gamma", "0.5", "--fast"]
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.mp4"]
+
+
+def test_ctrl_c_before_there_is_a_handler_ends_quietly(tmp_path: Path) -> None:
+    code = WHEN_IMPORTED.format(module="signal", number=int(signal.SIGINT))
+    done = subprocess.run([sys.executable, "-c", code, "cameras"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_main_thread_that_hangs_ends_all_the_same(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(12)))
+    code = """
+import os, time
+from qrsc.cli import main, signals
+from qrsc.backend.prefetch import BackgroundWorker
+from qrsc.media.writer import VideoWriter
+signals.PATIENCE = 0.5
+BackgroundWorker.cancel = lambda self: time.sleep(1000)
+VideoWriter.write = lambda self, *arguments: os.kill(os.getpid(), 2)
+main()
+"""
+    arguments = ["correct", str(source), "-o", str(tmp_path / "out.mp4"), "--gamma", "0.5", "--fast", "--quiet"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
     assert [path.name for path in tmp_path.iterdir()] == ["in.mp4"]
 
 

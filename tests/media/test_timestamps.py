@@ -62,6 +62,15 @@ def test_a_jump_back_goes_on_after_the_last_frame() -> None:
     assert report.jumps == 1
 
 
+def test_a_timestamp_more_than_a_day_ahead_is_damaged() -> None:
+    stamps, times, restarts, report = placed([0, 3000, 2**62, 2**62 + 3000])
+    assert stamps == [0, 3000, 6000, 9000]
+    assert times == [0, 1, 2, 3]
+    assert restarts == [False, False, True, False]
+    assert (report.ahead, report.jumps, report.mended) == (1, 0, 1)
+    assert "1 more than a day ahead" in report.message("clip.flv")
+
+
 def test_missing_timestamps_follow_the_rate() -> None:
     stamps, times, _, report = placed([None, None, 6000, None])
     assert stamps == [0, 3000, 6000, 9000]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ import torch
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
+from qrsc.media.planes import rgb_of
 from qrsc.pipeline.presets import choose_scale
 from qrsc.video.concurrent_io import waiting_frames
 
@@ -223,6 +225,46 @@ def test_outputs_that_do_not_work_are_explained(
     monkeypatch.chdir(tmp_path)
     assert message in fails("correct", "in.mp4", *options.split(), "--gamma", 0.5)
     assert names(tmp_path) == ["in.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("qrsc.media.reader._require_size", "in.mp4 cannot be read on: Input/output error"),
+        ("qrsc.media.writer.VideoWriter._mux", "Input/output error while writing the video"),
+    ],
+)
+def test_a_failing_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, message: str) -> None:
+    def fail(*arguments: object) -> None:
+        raise av.error.OSError(errno.EIO, "Input/output error")
+
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(8)))
+    monkeypatch.setattr(target, fail)
+    assert message in fails("correct", source, "-o", tmp_path / "out.mp4", "--gamma", 0.5, "--fast")
+    assert names(tmp_path) == ["in.mp4"]
+
+
+def test_no_memory_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise MemoryError
+
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(8)))
+    monkeypatch.setattr("qrsc.video.source.rgb_of", fail)
+    said = fails("correct", source, "-o", tmp_path / "out.mp4", "--gamma", 0.5, "--fast")
+    assert said.startswith("error: there is not enough memory")
+    assert names(tmp_path) == ["in.mp4"]
+
+
+def test_an_input_removed_meanwhile_is_corrected_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def remove_and_convert(*arguments: Any) -> torch.Tensor:
+        source.unlink(missing_ok=True)
+        return rgb_of(*arguments)
+
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(8)))
+    monkeypatch.setattr("qrsc.video.source.rgb_of", remove_and_convert)
+    code, said = invoke("correct", source, "-o", tmp_path / "out.mp4", "--gamma", 0.5, "--fast")
+    assert code == 0, said
+    assert len(facts(tmp_path / "out.mp4").times) == 8
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Let the C library reuse the memory of one frame for the next."""
+"""Let the C library reuse the memory of one frame for the next, and recognise that there is none left."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _LARGEST_KEPT = 32 << 20
 _MOST_KEPT = 512 << 20
 _TAKEN_AT_ONCE = 64 << 20
+
+
+# What PyTorch, OpenCV and Python say when an allocation or a new thread fails, in exceptions of different kinds.
+_NO_MEMORY = ("can't allocate memory", "out of memory", "insufficient memory", "bad_alloc", "can't start new thread")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory has run out, on the CPU or on a GPU."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in said for words in _NO_MEMORY)
 
 
 def keep_freed_memory(size: tuple[int, int]) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 
-from qrsc.cli.signals import end_on_signals
+try:
+    from qrsc.cli.signals import end_on_signals
+except KeyboardInterrupt:  # while Python's own `signal` is imported, before the handler is there
+    os._exit(130)
 
 
 def main() -> None:

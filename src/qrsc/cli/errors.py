@@ -5,23 +5,25 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from typing import ParamSpec, TextIO
+from typing import NoReturn, ParamSpec, TextIO
 
 import typer
 
+from qrsc.backend.memory import is_out_of_memory
 from qrsc.media.errors import VerificationError
 
 P = ParamSpec("P")
 
 BAD_INPUT = 2
 UNVERIFIED = 5  # exit code: the output was written, but is not what it should be
+NO_MEMORY = "there is not enough memory. Close other programs, or use smaller frames."
 
 
 def readable_errors(command: Callable[P, None]) -> Callable[P, None]:
     """Turns the errors that the library raises for bad input, and its warnings, into one line each on stderr.
 
-    The library raises `ValueError` and `OSError` for what a user can mend; anything else is a fault of the program
-    and keeps its traceback.
+    The library raises `ValueError` and `OSError` for what a user can mend, and memory may run out; anything else is a
+    fault of the program and keeps its traceback.
     """
 
     @functools.wraps(command)
@@ -31,11 +33,13 @@ def readable_errors(command: Callable[P, None]) -> Callable[P, None]:
             try:
                 command(*args, **kwargs)
             except VerificationError as error:
-                typer.echo(f"error: {_one_line(error)}", err=True)
-                raise typer.Exit(UNVERIFIED) from error
+                _fail(error, _one_line(error), UNVERIFIED)
             except (ValueError, OSError) as error:
-                typer.echo(f"error: {_one_line(error)}", err=True)
-                raise typer.Exit(BAD_INPUT) from error
+                _fail(error, _one_line(error))
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                _fail(error, NO_MEMORY)
 
     return wrapped
 
@@ -43,6 +47,11 @@ def readable_errors(command: Callable[P, None]) -> Callable[P, None]:
 def echo_note(line: str) -> None:
     """Something that a user should know, on stderr."""
     typer.echo(f"note: {line}", err=True)
+
+
+def _fail(error: Exception, message: str, code: int = BAD_INPUT) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(code) from error
 
 
 def _one_line(message: object) -> str:

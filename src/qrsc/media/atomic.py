@@ -31,6 +31,15 @@ def unfinished_outputs() -> int:
     return len(_unfinished)
 
 
+def remove_unfinished() -> None:
+    """Remove the outputs that this process has not finished, for a process that must end at once."""
+    for path in list(_unfinished):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to fill; it becomes `target` when the block ends without an exception.

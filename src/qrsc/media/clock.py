@@ -12,6 +12,8 @@ from fractions import Fraction
 
 # A step of less than this part of the usual frame interval is no interval: the timestamp is a repeat.
 LEAST_STEP = 0.25
+# Seconds. A timestamp that is further ahead than this is damaged: no camera waits for more than a day.
+LONGEST_STEP = 86400.0
 
 
 @dataclass
@@ -21,11 +23,12 @@ class ClockReport:
     missing: int = 0
     repeated: int = 0
     jumps: int = 0
+    ahead: int = 0
 
     @property
     def mended(self) -> int:
         """How many frames got another timestamp than the file gives them."""
-        return self.missing + self.repeated + self.jumps
+        return self.missing + self.repeated + self.jumps + self.ahead
 
     def message(self, name: str) -> str:
         """One sentence on what was mended; empty if nothing was."""
@@ -35,13 +38,14 @@ class ClockReport:
                 (self.missing, "missing and made from the frame rate"),
                 (self.repeated, "repeated"),
                 (self.jumps, "jumping back"),
+                (self.ahead, "more than a day ahead"),
             )
             if count
         ]
         if not parts:
             return ""
         told = f"timestamps of {name}: {', '.join(parts)}"
-        return told if not self.repeated + self.jumps else f"{told}; motion is not followed across those"
+        return told if not self.repeated + self.jumps + self.ahead else f"{told}; motion is not followed across those"
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Clock:
     def __init__(self, start: int, time_base: Fraction, interval: float, slack: float, report: ClockReport) -> None:
         self._start = start
         self._ticks = interval / float(time_base)  # of a frame interval
+        self._longest = LONGEST_STEP / interval
         self._slack = slack / interval
         self._report = report
         self._offset = 0  # by which later timestamps are moved after jumps back
@@ -92,16 +97,17 @@ class Clock:
             return self._placed(self._found + usual, restarts=False)
         found = pts + self._offset
         steps = (found - self._found) / self._ticks
-        if steps >= LEAST_STEP:
+        if LEAST_STEP <= steps <= self._longest:
             return self._placed(found, restarts=False)
-        if steps > -LEAST_STEP:
+        if abs(steps) < LEAST_STEP:
             self._report.repeated += 1
             # Half an interval on: room for a frame that follows at once, and for one that follows after a whole one.
             self._stamp = max(self._stamp, found) + max(1, usual // 2)
             self._time += 1.0
             self._found = found
             return Placed(self._stamp, self._time, True)
-        self._report.jumps += 1
+        self._report.jumps += steps < 0
+        self._report.ahead += steps > 0
         self._offset += self._found + usual - found
         return self._placed(self._found + usual, restarts=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from qrsc.media.clock import LONGEST_STEP
 from qrsc.media.errors import MediaError
 from qrsc.media.orientation import IDENTITY, Matrix, matrix_from_bytes
 from qrsc.media.planes import FULL_RANGE, Colours, Layout, layout_of
@@ -185,7 +187,7 @@ def video_stream(container: InputContainer, path: Path) -> VideoStream:
         if not is_cover(stream) and stream.codec_context is not None:
             return stream
     kinds = sorted({stream.type for stream in container.streams})
-    raise MediaError(f"{container.name} has no video to correct; it holds {' and '.join(kinds) or 'nothing'}.")
+    raise MediaError(f"{path} has no video to correct; it holds {' and '.join(kinds) or 'nothing'}.")
 
 
 def is_cover(stream: Stream) -> bool:
@@ -203,6 +205,7 @@ def pyav() -> ModuleType:
         ) from error
     # FFmpeg's own lines would stand between ours; what matters of them comes as an exception.
     av.logging.set_level(None)
+    os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder prints 20 lines of its own otherwise; 1 is errors only
     return av
 
 
@@ -319,7 +322,7 @@ def _timestamps(container: InputContainer, stream: VideoStream) -> tuple[list[in
 def _interval(stamps: list[int], time_base: Fraction, rate: Fraction | None) -> tuple[float, bool]:
     """Seconds between neighbours, those beside a gap left out, and whether there are none of these."""
     tick = float(time_base)
-    steps = sorted(after - before for before, after in pairwise(stamps) if after > before)
+    steps = sorted(after - before for before, after in pairwise(stamps) if 0 < (after - before) * tick <= LONGEST_STEP)
     if not steps:
         return (float(1 / rate) if rate else 1.0 / 30.0), True
     median = steps[len(steps) // 2]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -156,7 +157,8 @@ def read_clip(
             f"{info.path} has no frame from {start or 0:g} s to {'the end' if end is None else f'{end:g} s'}."
         )
     if end is None:
-        met.missing_bytes = missing_bytes(info.path)
+        with suppress(FileNotFoundError):  # removed meanwhile, and read to its end all the same
+            met.missing_bytes = missing_bytes(info.path)
     for message in met.messages(info.path, frames) if report is None else ():
         warnings.warn(message, stacklevel=2)
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.stream import Stream
 
-
 # What a transport stream names; anything else is in the file, and no reader knows what it is.
 _IN_TRANSPORT_STREAMS = {
     "h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4", "aac", "aac_latm", "ac3", "eac3", "mp1", "mp2", "mp3",

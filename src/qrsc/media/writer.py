@@ -303,10 +303,13 @@ def _container_options(
         # Keys of manufacturers (com.apple.quicktime.make) are written only on request.
         options["movflags"] += "+use_metadata_tags"
     # The start of a track is stored in the time unit of the file, by default a millisecond: too coarse for timestamps
-    # to be kept exactly.
-    unit = math.lcm(*(time_base.denominator for time_base in time_bases if time_base))
-    if unit <= _LARGEST_UNIT:
-        options["movie_timescale"] = str(unit)
+    # to be kept exactly. A track that lasts less than a millisecond, as a damaged file may claim, would last 0 and show
+    # nothing.
+    units = [time_base.denominator for time_base in time_bases if time_base]
+    common = math.lcm(*units)
+    fitting = [unit for unit in (common, *sorted(units, reverse=True)) if unit <= _LARGEST_UNIT]
+    if fitting:
+        options["movie_timescale"] = str(fitting[0])
     return options
 
 

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from qrsc.media.errors import MediaError
 from qrsc.media.image_folder import StoredFrame, list_frames, read_frame, read_frames
 from qrsc.media.planes import rgb_of
-from qrsc.media.probe import ClipInfo, opened, probe, require_progressive
+from qrsc.media.probe import ClipInfo, opened, probe, pyav, require_progressive
 from qrsc.media.reader import DecodedFrame, ReadReport, read_clip
 from qrsc.media.tracks import tracks_to_copy
 from qrsc.pipeline import Seconds
@@ -112,13 +113,22 @@ class VideoSource:
         while True:
             with self.seconds.of("decode"):
                 with self._reading:
-                    item: Any = None if self._closed.is_set() else next(items, None)
+                    item: Any = None if self._closed.is_set() else self._next(items)
                 if isinstance(item, DecodedFrame):
                     frame = rgb_of(item.frame, self.info.colours).to(self.device)
                     item = SourceFrame(frame, item.time, item, item.restarts)
             if item is None:
                 return
             yield item
+
+    def _next(self, items: Iterator[Any]) -> Any:
+        """The next item, None at the end. Named here, a failure to read is not taken for one to write."""
+        try:
+            return next(items, None)
+        except pyav().FFmpegError as error:
+            raise MediaError(
+                f"{self.info.path} cannot be read on: {error.strerror}. Check the disk that it lies on, and try again."
+            ) from error
 
 
 Source = FolderSource | VideoSource
