@@ -72,6 +72,11 @@ def is_video_name(path: Path) -> bool:
     return path.suffix.lower() in _FORMATS
 
 
+def same_format(first: Path, second: Path) -> bool:
+    """Whether two names have suffixes of one video format that can be written."""
+    return is_video_name(first) and _FORMATS[first.suffix.lower()] == _FORMATS.get(second.suffix.lower())
+
+
 def choose_encoding(
     path: Path,
     info: ClipInfo | None,

@@ -142,6 +142,12 @@ def probe(path: Path) -> ClipInfo:
     )
 
 
+def count_frames(path: Path) -> int:
+    """How many frames a video has: its packets are counted, not decoded."""
+    with opened(path) as container:
+        return sum(1 for packet in container.demux(video_stream(container, path)) if packet.size)
+
+
 def colours_of(frame: av.VideoFrame) -> Colours:
     """The colour tags of a decoded frame."""
     full = frame.format.name.startswith("yuvj")

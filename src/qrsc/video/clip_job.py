@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from qrsc.media.changes import encoding_changes, metadata_left_out
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
-from qrsc.pipeline import Corrector
 from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
 from qrsc.video.source import clip_info
@@ -34,6 +33,11 @@ class EncodingOptions:
     quick: bool = False
     alpha: bool = False
 
+    @property
+    def differ(self) -> bool:
+        """Whether the output is to be encoded in another way than the input."""
+        return self.alpha or any(each is not None for each in (self.codec, self.crf, self.pixel_format, self.preset))
+
 
 @dataclass(frozen=True)
 class ClipJob:
@@ -44,6 +48,7 @@ class ClipJob:
         compare: a second video with before and after side by side, or None.
         info: of the source; None for a folder.
         encoding: of the output; None for a folder.
+        asked: how it was asked to be encoded.
         device: where frames are corrected.
         chosen: the readout, and where it comes from.
         fps: of a video made from a folder.
@@ -59,6 +64,7 @@ class ClipJob:
     compare: Path | None
     info: ClipInfo | None
     encoding: Encoding | None
+    asked: EncodingOptions
     device: torch.device
     chosen: ChosenReadout
     fps: float | None
@@ -75,13 +81,33 @@ class ClipJob:
         for track in tracks:
             self.tally.note(f"left out: {track}, which {self.output.suffix} files cannot hold")
 
+    def note_changes(self) -> None:
+        """Say what the encoder changes."""
+        if self.info is not None and self.encoding is not None:
+            for line in encoding_changes(self.info, self.encoding, self.output.suffix, asked=self.asked.codec is not None):
+                self.tally.note(line)
+
     def result(
-        self, corrector: Corrector, left_out: tuple[str, ...], report: ReadReport, *, slowed: bool = False
+        self,
+        spent: Mapping[str, float],
+        left_out: tuple[str, ...],
+        report: ReadReport,
+        *,
+        slowed: bool = False,
+        copied: bool = False,
     ) -> VideoResult:
-        """What became of the clip, once all of it is written; `slowed` if it lasts longer now."""
+        """What became of the clip, once all of it is written.
+
+        Args:
+            spent: seconds by kind of work.
+            left_out: tracks that the output cannot hold.
+            report: what was met while reading.
+            slowed: it lasts longer now.
+            copied: it was copied, byte for byte.
+        """
         for message in report.messages(self.source, self.tally.frames):
             self.tally.warn(message)
-        if self.info is not None and self.encoding is not None:
+        if self.info is not None and self.encoding is not None and not copied:
             same_times = self.start is None and self.end is None and not slowed
             for line in metadata_left_out(self.source, self.output, chapters=same_times):
                 self.tally.note(line)
@@ -95,7 +121,8 @@ class ClipJob:
             mended_timestamps=report.clock.mended,
             truncated=report.missing_bytes > 0,
             verified=self.verifier.summary,
-            seconds_by_work=dict(corrector.seconds.spent),
+            seconds_by_work=dict(spent),
+            copied=copied,
         )
 
 
@@ -129,15 +156,13 @@ def prepare_clip(
         if info is None and given.fps is None:
             raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
         encoder = choose_encoding(output, info, **vars(encoding))
-        if info is not None:
-            for line in encoding_changes(info, encoder, output.suffix, asked=encoding.codec is not None):
-                tally.note(line)
     return ClipJob(
         source,
         output,
         compare,
         info,
         encoder,
+        encoding,
         chosen_device,
         chosen,
         given.fps,

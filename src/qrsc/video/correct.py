@@ -22,6 +22,7 @@ from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
 from qrsc.video.clip_job import ClipJob, EncodingOptions, prepare_clip
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
 from qrsc.video.concurrent_io import concurrent_io
+from qrsc.video.pass_through import can_pass_through, pass_through
 from qrsc.video.readout import ReadoutOptions, choose_tau
 from qrsc.video.result import VideoResult
 from qrsc.video.source import Source, SourceFrame, clip_size, open_source
@@ -142,6 +143,11 @@ def correct_video(
         find_repeats=True,
         flows_ahead=1,
     )
+    if corrector.changes_nothing and border != "crop":
+        if can_pass_through(job):
+            return pass_through(job)
+        if job.info is not None and job.encoding is not None:
+            job.tally.note("nothing to correct, and encoded anew: a clip is copied whole, into the same file format")
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
     searched = get_preset(preset).halves_threads and flow is None and fusion is None
     threads = choose_threads(job.device) if searched else None
@@ -198,10 +204,11 @@ def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: in
                 pass_on(_picture(corrected, waiting.popleft(), edges, crop, compared=job.compare is not None))
                 job.tally.add(corrected)
                 stage.advance()
-    return job.result(corrector, source.left_out, source.report)
+    return job.result(corrector.seconds.spent, source.left_out, source.report)
 
 
 def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:
+    job.note_changes()
     job.note_left_out(source.left_out)
     if job.encoding is not None and job.encoding.stored_size(size) != size:
         job.tally.note(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")

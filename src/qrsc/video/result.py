@@ -35,6 +35,7 @@ class VideoResult:
         fallbacks: where something else was done than was asked for, each with its reason and how often.
         frames: how many were written.
         unchanged: of these, how many were written as they came.
+        copied: the output is the input, byte for byte: nothing was to be corrected.
         cuts, repeated: scene cuts, and frames that only repeat the one before.
         mean_px, largest_px: length of the correction over all pixels.
         unsure: share of the pixels whose flows contradict each other.
@@ -63,6 +64,7 @@ class VideoResult:
     left_out: tuple[str, ...] = ()
     damaged: int = 0
     truncated: bool = False
+    copied: bool = False
     verified: str = ""
     mended_timestamps: int = 0
     fallbacks: tuple[str, ...] = ()
@@ -77,6 +79,7 @@ class VideoResult:
             "readout_from": self.readout_from,
             "frames": self.frames,
             "unchanged": self.unchanged,
+            "copied": self.copied,
             "cuts": self.cuts,
             "repeated": self.repeated,
             "mean_px": self.mean_px,
@@ -97,7 +100,9 @@ class VideoResult:
     def text(self, verb: str = "corrected into") -> str:
         """A few lines for people; `verb` says what was done with the frames."""
         many = f"{_counted(self.frames, 'frame')} {verb} {self.output}"
-        if self.frames == self.unchanged:
+        if self.copied:
+            lines = [f"{_counted(self.frames, 'frame')} copied to {self.output}: nothing to correct"]
+        elif self.frames == self.unchanged:
             lines = [f"{many}: none needed a correction"]
         else:
             lines = [

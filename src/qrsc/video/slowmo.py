@@ -119,6 +119,7 @@ def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> V
                 end=job.end,
             )
         )
+        job.note_changes()
         job.note_left_out(source.left_out)
         if job.info is not None and job.encoding is not None and container is None:
             job.tally.note(
@@ -134,7 +135,7 @@ def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> V
                 pass_on(_Instant(time, result.frame))
                 job.tally.add(result)
                 stage.advance()
-    return job.result(corrector, source.left_out, source.report, slowed=keep == "rate")
+    return job.result(corrector.seconds.spent, source.left_out, source.report, slowed=keep == "rate")
 
 
 @dataclass(frozen=True)
