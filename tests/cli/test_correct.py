@@ -140,6 +140,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     asked: dict[str, Any] = {}
 
     class Recorder:
+        changes_nothing = False
+
         def __init__(self, readout: Readout, **options: Any) -> None:
             basis = get_preset(options["preset"])  # what the real one takes where nothing is given
             suggested = {"fusion": basis.fusion, "flow": basis.flow, "field_scale": basis.field_scale}

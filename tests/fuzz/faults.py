@@ -93,7 +93,7 @@ def _failing_calls() -> Iterator[Fault]:
         ("qrsc.flow.dis:DisFlow.__call__", (1, 4), (memory, tensor)),
         ("qrsc.media.atomic:_flush", (1,), (full, memory)),
         ("qrsc.media.atomic:_renamed", (1,), (full,)),
-        ("qrsc.media.probe:_first_frame", (1,), (memory, mux)),
+        ("qrsc.media.probe:_beginning", (1,), (memory, mux)),
         ("qrsc.media.tracks:_holds", (1,), (memory,)),
         ("qrsc.pipeline.stream:Stream._rendered", (1, 5), (memory, tensor)),
     ):

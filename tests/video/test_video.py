@@ -132,7 +132,7 @@ def test_nothing_to_correct_is_returned_to_the_bit(tmp_path: Path, pixel_format:
     rng = np.random.default_rng(0)
     frames = [torch.from_numpy(rng.random((3, 40, 56), dtype=np.float32)) for _ in range(5)]
     source = make_video(tmp_path / "in.mkv", Recipe(frames, "ffv1", pixel_format, options={}))
-    said = corrected(source, tmp_path / "out.mkv", "--gamma", 0)
+    said = corrected(source, tmp_path / "out.mkv", "--gamma", 0, "--codec", "ffv1")
     assert "5 frames corrected into" in said
     assert "none needed a correction" in said
     for old, new in zip(planes(source), planes(tmp_path / "out.mkv"), strict=True):

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qrsc.media.errors import VerificationError
+from qrsc.media.errors import MediaError, VerificationError
 from qrsc.media.probe import opened, pyav, video_stream
 from qrsc.media.record import TrackRecord, WriteRecord
 
@@ -169,11 +169,17 @@ def _verify_tracks(file: _File, record: WriteRecord, source: Path | None, deadli
     """Every copied packet, against what was handed over and against the source itself."""
     for track in file.tracks:
         _require_same(track.written, track.read)
-    if source is not None:
-        for index, read in _source_records(source, list(record.tracks), deadline).items():
-            _require_same(read, record.tracks[index])
     packets = sum(track.read.packets for track in file.tracks)
-    return f"{packets} packets of {len(file.tracks)} other track{'s' * (len(file.tracks) != 1)}"
+    confirmed = f"{packets} packets of {len(file.tracks)} other track{'s' * (len(file.tracks) != 1)}"
+    if source is None:
+        return confirmed
+    try:
+        records = _source_records(source, list(record.tracks), deadline)
+    except (OSError, MediaError):  # removed or overwritten during the run, which is no fault of the output
+        return f"{confirmed} (but not against the input, which can no longer be read)"
+    for index, read in records.items():
+        _require_same(read, record.tracks[index])
+    return confirmed
 
 
 def _source_records(source: Path, indices: list[int], deadline: float | None) -> dict[int, TrackRecord]:

@@ -84,7 +84,8 @@ class ClipJob:
     def note_changes(self) -> None:
         """Say what the encoder changes."""
         if self.info is not None and self.encoding is not None:
-            for line in encoding_changes(self.info, self.encoding, self.output.suffix, asked=self.asked.codec is not None):
+            asked = self.asked.codec is not None
+            for line in encoding_changes(self.info, self.encoding, self.output.suffix, asked=asked):
                 self.tally.note(line)
 
     def result(
@@ -109,7 +110,11 @@ class ClipJob:
             self.tally.warn(message)
         if self.info is not None and self.encoding is not None and not copied:
             same_times = self.start is None and self.end is None and not slowed
-            for line in metadata_left_out(self.source, self.output, chapters=same_times):
+            try:
+                lines = metadata_left_out(self.source, self.output, chapters=same_times)
+            except (OSError, ValueError) as error:  # the output is there, and stays
+                lines = [f"texts and chapters were not compared with the input: {error}"]
+            for line in lines:
                 self.tally.note(line)
         return self.tally.result(
             output=self.output,
