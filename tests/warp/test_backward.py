@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qrsc.backend import opencv
+from qrsc.backend.opencv import Plane
 from qrsc.warp import (
     INTERPOLATIONS,
     WARP_METHODS,
@@ -151,8 +153,9 @@ def test_an_opencv_that_rounds_coordinates_is_not_asked(
 def test_rounded_coordinates_are_noticed(monkeypatch: pytest.MonkeyPatch, interpolation: Interpolation) -> None:
     exact = opencv.remap_plane
 
-    def rounding(plane: opencv.Plane, x: opencv.Plane, y: opencv.Plane, target: opencv.Plane, how: Interpolation) -> None:
-        exact(plane, (32 * x).round() / 32, (32 * y).round() / 32, target, how)
+    def rounding(plane: Plane, x: Plane, y: Plane, target: Plane, how: Interpolation) -> None:
+        coarse_x, coarse_y = (np.round(32 * part).astype(np.float32) / np.float32(32) for part in (x, y))
+        exact(plane, coarse_x, coarse_y, target, how)
 
     opencv.remap_is_exact.cache_clear()
     monkeypatch.setattr(opencv, "remap_plane", rounding)

@@ -26,8 +26,8 @@ WINDOW = 5  # pixels
 COARSE_WINDOW = 3  # the same on the coarser grid of reduced correction fields
 
 
-# Averaging frames that are not aligned to a fraction of a pixel removes fine detail, and so does averaging noise. The mean
-# gets back this share of the energy that the centre frame's detail has, if it has less. FIGURES
+# Averaging removes noise, and detail where frames are not aligned to a fraction of a pixel. The mean gets back this
+# share of the energy of the centre frame's detail, if it has less. See the lab book for the figures.
 KEPT_DETAIL = 0.98
 MOST_GAIN = 1.25  # of the mean's detail: where frames share none, what is left must not be blown up
 
