@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.fusion import FUSIONS, CoherentFusion, load_fusion, mean_fusion
-from qrsc.fusion.mean import DISAGREEMENT, KEPT_DETAIL, TIME_CONSTANT, plain_mean
+from qrsc.fusion.mean import DISAGREEMENT, TIME_CONSTANT, plain_mean
 from qrsc.image.colour import luma
 
 from .samples import aligned
@@ -94,7 +94,8 @@ def test_coarse_weights_leave_no_ghost_either() -> None:
     )
     fused = mean_fusion(given)
     assert float((fused.image - centre[:1])[..., 20:28, 24:36].abs().max()) < 1e-3
-    torch.testing.assert_close(fused.image[..., 50:], centre[:1, ..., 50:])
+    # The gain of the detail is one for the whole picture: 4e-5 measured.
+    torch.testing.assert_close(fused.image[..., 50:], centre[:1, ..., 50:], atol=2e-4, rtol=0)
 
 
 def detail_by_hand(picture: Tensor) -> Tensor:
@@ -121,7 +122,7 @@ def test_the_mean_keeps_the_detail_of_the_centre_frame() -> None:
     plain, kept = plain_mean(given).image[0], mean_fusion(given).image[0]
     wanted, before = (float(detail_by_hand(each).square().sum()) for each in (given.frames[0, 1], plain))
     assert before < 0.9 * wanted
-    gain = math.sqrt(KEPT_DETAIL * wanted / before)
+    gain = math.sqrt(wanted / before)
     assert 1.0 < gain < 1.25
     torch.testing.assert_close(detail_by_hand(kept), _amplified(plain, gain), atol=1e-9, rtol=0)
     # By OpenCV in float32 as by PyTorch in float64.

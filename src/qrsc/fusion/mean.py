@@ -26,10 +26,8 @@ WINDOW = 5  # pixels
 COARSE_WINDOW = 3  # the same on the coarser grid of reduced correction fields
 
 
-# Averaging removes noise, and detail where frames are not aligned to a fraction of a pixel. The mean gets back this
-# share of the energy of the centre frame's detail, if it has less. See the lab book for the figures.
-KEPT_DETAIL = 0.98
-MOST_GAIN = 1.25  # of the mean's detail: where frames share none, what is left must not be blown up
+# The largest gain of the mean's detail: if frames share none, what is left of it must not be blown up.
+MOST_GAIN = 1.25
 
 
 def mean_fusion(aligned: AlignedFrames) -> Warped:
@@ -52,9 +50,10 @@ def plain_mean(aligned: AlignedFrames) -> Warped:
 
 
 def _with_detail(mean: Tensor, aligned: AlignedFrames) -> Tensor:
-    """Amplify the detail of the mean `[B, 3, H, W]` where the centre frame is valid; see `KEPT_DETAIL`.
+    """Amplify the detail of the mean `[B, 3, H, W]` to the energy of the centre frame's, where that frame is valid.
 
-    One gain for each picture: single cells have too little detail to tell blur from noise.
+    Averaging removes noise, and detail where frames are not aligned to a fraction of a pixel. One gain for each
+    picture: in single cells the two cannot be told apart. See the lab book for the figures.
     """
     valid = _numbers(aligned.valid[:, aligned.centre], mean)  # [B, 1, H, W]
     fine = _fine(mean).mul_(valid)
@@ -63,7 +62,7 @@ def _with_detail(mean: Tensor, aligned: AlignedFrames) -> Tensor:
         for part in (_fine(luma(aligned.frames[:, aligned.centre])).mul_(valid), luma(fine))
     )
     there = found > 0
-    gain = torch.sqrt(torch.where(there, KEPT_DETAIL * wanted / torch.where(there, found, 1.0), 1.0))
+    gain = torch.sqrt(torch.where(there, wanted / torch.where(there, found, 1.0), 1.0))
     return torch.addcmul(mean, fine, (gain.detach().clamp(1.0, MOST_GAIN) - 1.0).reshape(-1, 1, 1, 1))
 
 
