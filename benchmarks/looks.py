@@ -26,7 +26,8 @@ from qrsc.evaluate.metrics.detail import detail
 from qrsc.evaluate.metrics.image_quality import psnr, ssim
 from qrsc.evaluate.metrics.st_lpips import st_lpips
 from qrsc.flow import load_flow
-from qrsc.fusion import AlignedFrames, FusionName, load_fusion, mean_fusion
+from qrsc.fusion import AlignedFrames, FusionName, load_fusion
+from qrsc.fusion.mean import plain_mean
 from qrsc.fusion.networks import fusion_from_file
 from qrsc.pipeline import Corrector
 from qrsc.simulate.output.sets import FIXED_SETS, prepare_set
@@ -75,7 +76,7 @@ def fusions(names: Sequence[str]) -> dict[str, Fuse]:
         elif name.removesuffix(SOFT) == "alone":
             found[name] = _choosing(name, lambda aligned: aligned.frames[:, aligned.centre])
         elif name.removesuffix(SOFT) == "mean":
-            found[name] = _choosing(name, lambda aligned: mean_fusion(aligned).image)
+            found[name] = _choosing(name, lambda aligned: plain_mean(aligned).image)
         else:
             fusion = fusion_from_file(Path(file)) if file else load_fusion(cast(FusionName, name))  # which checks it
             if fusion is None:

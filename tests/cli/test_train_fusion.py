@@ -26,6 +26,7 @@ def test_a_run_and_its_continuation_write_weights_that_load(tmp_path: Path) -> N
     first = CliRunner().invoke(app, ["train", "fusion", str(folder), *SMALL, "--steps", "1"])
     assert first.exit_code == 0, first.output
     assert "| rsa2-lite |" in first.output
+    assert "| SSIM | detail |" in first.output
     assert isinstance(network_from_file(folder / "fusion.safetensors"), LiteNetwork)
     resumed = CliRunner().invoke(app, ["train", "fusion", str(folder), *SMALL, "--steps", "2", "--resume", "--quiet"])
     assert resumed.exit_code == 0, resumed.output
@@ -36,7 +37,7 @@ def test_a_run_and_its_continuation_write_weights_that_load(tmp_path: Path) -> N
 def test_options_that_are_not_given_are_those_of_the_recipe(monkeypatch: pytest.MonkeyPatch, paper: bool) -> None:
     got: list[FusionTrainingOptions] = []
 
-    def watched(output: Path, options: FusionTrainingOptions, *, progress: object) -> None:
+    def watched(output: Path, options: FusionTrainingOptions, *, measures: object, progress: object) -> None:
         got.append(options)
 
     monkeypatch.setattr(fusion_training, "train_fusion", watched)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qrsc.fusion import AlignedFrames, CoherentFusion, mean_fusion
+from qrsc.fusion import AlignedFrames, CoherentFusion
+from qrsc.fusion.mean import plain_mean
 
 from .samples import noisy_frames
 
@@ -20,7 +21,7 @@ def test_frames_that_agree_keep_all_of_their_detail() -> None:
 
 def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:
     scene, frames = noisy_frames(0.05)
-    mean, fused = mean_fusion(frames), CoherentFusion()(frames)
+    mean, fused = plain_mean(frames), CoherentFusion()(frames)
     half = scene.shape[-1] // 2
     before, after = (distance(each.image[..., : half - 8], scene[..., : half - 8]) for each in (mean, fused))
     assert after < 0.7 * before, "noise of the flat half"
@@ -30,20 +31,20 @@ def test_detail_that_frames_do_not_agree_on_is_taken_for_noise() -> None:
     alone = frames.valid.clone()
     alone[:, [0, 2], :, :, :half] = False
     lonely = AlignedFrames(frames.frames, frames.correction_fields, alone, frames.time_distance, 1)
-    before = distance(mean_fusion(lonely).image[..., : half - 8], scene[..., : half - 8])
+    before = distance(plain_mean(lonely).image[..., : half - 8], scene[..., : half - 8])
     assert distance(CoherentFusion()(lonely).image[..., : half - 8], scene[..., : half - 8]) < 0.95 * before
 
 
 def test_one_frame_or_none_that_overlaps_is_the_mean() -> None:
     _, frames = noisy_frames(0.05, count=1)
     one = AlignedFrames(frames.frames, frames.correction_fields, frames.valid, frames.time_distance, 0)
-    assert torch.equal(CoherentFusion()(one).image, mean_fusion(one).image)
+    assert torch.equal(CoherentFusion()(one).image, plain_mean(one).image)
     _, frames = noisy_frames(0.05)
     valid = torch.zeros_like(frames.valid)
     valid[:, 0, :, :20] = valid[:, 1, :, 20:40] = True  # no pixel is seen twice, and some by none
     apart = AlignedFrames(frames.frames, frames.correction_fields, valid, frames.time_distance, 1)
-    torch.testing.assert_close(CoherentFusion()(apart).image, mean_fusion(apart).image)
-    assert torch.equal(CoherentFusion()(apart).valid, mean_fusion(apart).valid)
+    torch.testing.assert_close(CoherentFusion()(apart).image, plain_mean(apart).image)
+    assert torch.equal(CoherentFusion()(apart).valid, plain_mean(apart).valid)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

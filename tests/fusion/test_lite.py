@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from qrsc.fusion import load_fusion, mean_fusion
+from qrsc.fusion import load_fusion
 from qrsc.fusion.denoise import anchored, calmed
 from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures, fine_detail
-from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, weighted_mean
+from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, plain_mean, weighted_mean
 from qrsc.fusion.networks import NetworkFusion, build_network
 from qrsc.weights import WeightsError, shipped_weights
 
@@ -20,9 +20,9 @@ TINY = LiteOptions(widths=(8, 8, 8), depths=(1, 1, 1), calm=False, polish=8, pol
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, (16, 32)), (2, (32, 16)), (3, (30, 41))])
-def test_untrained_it_is_mean_fusion(count: int, size: tuple[int, int]) -> None:
+def test_untrained_it_is_the_mean(count: int, size: tuple[int, int]) -> None:
     aligned = aligned_frames(count, size)
-    expected = mean_fusion(aligned)
+    expected = plain_mean(aligned)
     fused = NetworkFusion(LiteNetwork(TINY))(aligned)
     assert torch.equal(fused.valid, expected.valid)
     # Frames that do not show a pixel keep e^-12 of their weight.
@@ -50,12 +50,12 @@ def test_untrained_it_is_the_mean_of_calmed_frames_and_gates_bring_their_detail_
 
 def test_untrained_bands_are_the_mean_and_anchored_it_still_is() -> None:
     aligned = aligned_frames(3, (30, 41))
-    expected = mean_fusion(aligned)
+    expected = plain_mean(aligned)
     fused = NetworkFusion(LiteNetwork(replace(TINY, bands=True)))(aligned)
     assert float((fused.image - expected.image).abs().max()) < 1e-3
     aligned = replace(aligned, valid=torch.ones_like(aligned.valid))  # no frame ends anywhere
     network = LiteNetwork(replace(TINY, bands=True, anchor=True))
-    plain = mean_fusion(aligned).image
+    plain = plain_mean(aligned).image
     torch.testing.assert_close(NetworkFusion(network)(aligned).image, anchored(plain, aligned), atol=1e-3, rtol=0)
 
 
@@ -75,7 +75,7 @@ def test_fine_detail_has_weights_of_its_own() -> None:
     torch.nn.init.zeros_(network.finish.bias)
     with torch.no_grad():
         fused = network(aligned)
-    mean, own = mean_fusion(aligned).image, aligned.frames[:, 1]
+    mean, own = plain_mean(aligned).image, aligned.frames[:, 1]
     fine = fine_detail(torch.stack([mean, own], 1))
     torch.testing.assert_close(fused, mean - fine[:, 0] + fine[:, 1], atol=2e-3, rtol=0)
     assert float((own - mean).abs().mean()) > 0.005
@@ -130,7 +130,7 @@ def test_tiles_have_no_seams() -> None:
     aligned = aligned_frames(2, (48, 448), seed=3)
     whole = NetworkFusion(network)(aligned).image
     tiled = NetworkFusion(network, tile=256)(aligned).image
-    assert float((whole - mean_fusion(aligned).image).abs().max()) > 0.02
+    assert float((whole - plain_mean(aligned).image).abs().max()) > 0.02
     assert float((whole - tiled).abs().max()) < 1e-4
 
 

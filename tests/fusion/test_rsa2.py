@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from qrsc.flow.raft_rs.network import parameter_count
-from qrsc.fusion import AlignedFrames, mean_fusion
+from qrsc.fusion import AlignedFrames
 from qrsc.fusion.denoise import calmed
+from qrsc.fusion.mean import plain_mean
 from qrsc.fusion.networks import NetworkFusion, tile_starts
 from qrsc.fusion.rsa2.attention import Norm
 from qrsc.fusion.rsa2.heads import AdaCofHead, time_weights
@@ -69,7 +70,7 @@ def test_untrained_it_is_a_weighted_mean_of_valid_frames(count: int) -> None:
     high = torch.where(aligned.valid, aligned.frames, -torch.inf).amax(1)
     outside = torch.where(seen, torch.maximum(low - fused.image, fused.image - high), torch.zeros_like(low))
     assert float(outside.max()) < 1e-3
-    assert float((fused.image - mean_fusion(aligned).image).abs().mean()) < 0.02
+    assert float((fused.image - plain_mean(aligned).image).abs().mean()) < 0.02
 
 
 def test_any_size_goes_through() -> None:

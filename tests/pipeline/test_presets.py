@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qrsc.flow import FlowPair
-from qrsc.fusion import AlignedFrames, mean_fusion
+from qrsc.fusion import AlignedFrames, Fusion, mean_fusion
 from qrsc.pipeline import PRESETS, Corrected, Corrector, TimedFrame
 from qrsc.pipeline import resolve as resolve_module
 from qrsc.timing import Readout
@@ -81,7 +81,7 @@ def test_a_corrector_says_what_it_uses_and_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(resolve_module, "default_fusion", lambda device: "mean" if device.type == "cpu" else "coherent")
     corrector = Corrector(READOUT, flow="dis-fast")
     on_cpu, on_cuda = (corrector.resolved(device) for device in ("cpu", "cuda"))
-    assert (on_cpu.flow_name, on_cpu.fusion_name, on_cpu.interpolation) == ("dis-fast", "mean", "bilinear")
+    assert (on_cpu.flow_name, on_cpu.fusion_name, on_cpu.interpolation) == ("dis-fast", "mean", "bicubic")
     assert (on_cuda.flow_name, on_cuda.fusion_name, on_cuda.interpolation) == ("dis-fast", "coherent", "bicubic")
     assert on_cuda.reasons == {
         "flow": "asked for",
@@ -179,3 +179,20 @@ def test_results_print_figures_not_tensors() -> None:
     assert "tensor" not in repr(first)
     still = Corrected(torch.zeros(3, 2, 4), torch.ones(1, 2, 4).bool(), torch.zeros(2, 2, 4), unchanged=True)
     assert repr(still) == "Corrected(4x2 float32 on cpu, unchanged, fallback False)"
+
+
+def test_denoising_is_a_fusion_of_its_own() -> None:
+    readout = Readout(0.5)
+    resolved = Corrector(readout, preset="fast", denoise=True).resolved("cpu")
+    assert (resolved.flow_name, resolved.fusion_name, resolved.interpolation) == ("dis", "coherent", "bicubic")
+    assert Corrector(readout, denoise=True, fusion="coherent").resolved("cpu").fusion_name == "coherent"
+    for other in ("mean", mean_fusion):
+        with pytest.raises(
+            ValueError, match=r"denoise uses the fusion 'coherent', and 'mean.*' was asked for: leave out"
+        ):
+            Corrector(readout, denoise=True, fusion=other)
+
+
+@pytest.mark.parametrize("fusion", ["none", "mean", mean_fusion])
+def test_frames_are_sampled_sharply_unless_a_fusion_says_otherwise(fusion: str | Fusion) -> None:
+    assert Corrector(Readout(0.5), flow="dis", fusion=fusion).resolved("cpu").interpolation == "bicubic"

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qrsc.backend import opencv
+from qrsc.backend.opencv import Plane
 from qrsc.warp import (
     INTERPOLATIONS,
     WARP_METHODS,
@@ -114,24 +116,48 @@ def test_any_size_and_field_keeps_shape_dtype_and_range(
 
 
 @settings(max_examples=25)
-@given(st.tuples(st.integers(1, 40), st.integers(1, 40)), st.integers(1, 3), st.integers(0, 1000))
-def test_opencv_reads_what_torch_reads(size: tuple[int, int], pictures: int, seed: int) -> None:
+@given(
+    st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    st.integers(1, 3),
+    st.integers(0, 1000),
+    st.sampled_from(INTERPOLATIONS),
+)
+def test_opencv_reads_what_torch_reads(
+    size: tuple[int, int], pictures: int, seed: int, interpolation: Interpolation
+) -> None:
     image = rand(pictures, 3, *size, seed=seed)
     position = torch.tensor(size[::-1]).reshape(2, 1, 1) * (1.4 * rand(pictures, 2, 7, 9, seed=seed + 1) - 0.2)
     position[0, :, 0, 0], position[0, 0, 0, 1] = NAN, INF
-    by_opencv = sample(image, position)
-    by_torch = sample(image.clone().requires_grad_(), position)  # with a gradient, PyTorch samples
+    by_opencv = sample(image, position, interpolation)
+    by_torch = sample(image.clone().requires_grad_(), position, interpolation)  # with a gradient, PyTorch samples
     assert by_torch.image.requires_grad
     assert torch.equal(by_opencv.valid, by_torch.valid)
     assert_close(by_opencv.image, by_torch.image.detach(), 2e-5)
-    exact = sample(image.double(), position.double()).image
-    if opencv.remap_is_exact():
+    exact = sample(image.double(), position.double(), interpolation).image
+    if opencv.remap_is_exact(interpolation):
         assert_close(by_opencv.image, exact.float(), 2e-6)
 
 
-def test_an_opencv_that_rounds_coordinates_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+def test_an_opencv_that_rounds_coordinates_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, interpolation: Interpolation
+) -> None:
     image, field = rand(1, 3, 8, 9), rand(1, 2, 8, 9, seed=1)
-    expected = backward_warp(image, field).image
-    monkeypatch.setattr(opencv, "remap_is_exact", lambda: False)
+    expected = backward_warp(image, field, interpolation).image
+    monkeypatch.setattr(opencv, "remap_is_exact", lambda interpolation: False)
     monkeypatch.setattr(opencv, "remap", None)
-    assert_close(backward_warp(image, field).image, expected, 1e-5)
+    assert_close(backward_warp(image, field, interpolation).image, expected, 1e-5)
+
+
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+def test_rounded_coordinates_are_noticed(monkeypatch: pytest.MonkeyPatch, interpolation: Interpolation) -> None:
+    exact = opencv.remap_plane
+
+    def rounding(plane: Plane, x: Plane, y: Plane, target: Plane, how: Interpolation) -> None:
+        coarse_x, coarse_y = (np.round(32 * part).astype(np.float32) / np.float32(32) for part in (x, y))
+        exact(plane, coarse_x, coarse_y, target, how)
+
+    opencv.remap_is_exact.cache_clear()
+    monkeypatch.setattr(opencv, "remap_plane", rounding)
+    assert not opencv.remap_is_exact(interpolation)
+    opencv.remap_is_exact.cache_clear()

@@ -49,6 +49,10 @@ Fusion = Annotated[
     str | None,
     typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite*, rsa2 (* GPU) or FILE."),
 ]
+Denoise = Annotated[
+    bool,
+    typer.Option("--denoise", show_default=False, help="Remove noise, and some fine detail with it: fusion coherent."),
+]
 Flow = Annotated[
     str | None,
     typer.Option(metavar="NAME", show_default=False, help="Optical flow: dis, raft-rs, raft-rs+dis...; by device*."),

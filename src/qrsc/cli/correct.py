@@ -66,6 +66,7 @@ def correct(
     best: clip.Best = False,
     motion: clip.Motion = "path",
     fusion: clip.Fusion = None,
+    denoise: clip.Denoise = False,
     flow: clip.Flow = None,
     warp: Annotated[
         WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")

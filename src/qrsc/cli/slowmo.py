@@ -45,6 +45,7 @@ def slowmo(
     best: clip.Best = False,
     motion: clip.Motion = "path",
     fusion: clip.Fusion = None,
+    denoise: clip.Denoise = False,
     flow: clip.Flow = None,
     scale: clip.Scale = None,
     device: clip.Device = "auto",

@@ -41,10 +41,11 @@ def flow(*, output: OutputGiven, quiet: QuietGiven = False, given: dict[str, Any
 @takes(FusionTrainingOptions)
 def fusion(*, output: OutputGiven, paper: PaperGiven = False, quiet: QuietGiven = False, given: dict[str, Any]) -> None:
     """Train a fusion network on rendered scenes or a data set. Frames are corrected during the training."""
+    from qrsc.evaluate.metrics.sample_measures import sample_measures
     from qrsc.learn.fusion import train_fusion
 
     options = FusionTrainingOptions.published(**given) if paper else FusionTrainingOptions(**given)
     with reporting("none" if quiet else "auto") as progress:
-        result = train_fusion(output, options, progress=progress)
+        result = train_fusion(output, options, measures=sample_measures(), progress=progress)
     if result is not None and not quiet:
         typer.echo(result.summary())

@@ -41,8 +41,11 @@ FUSIONS: tuple[FusionName, ...] = tuple(
 
 
 def wanted_interpolation(fusion: Fusion | None, frames: int) -> Interpolation:
-    """How to sample the frames for a fusion of that many frames; bilinearly if the fusion does not say."""
-    wanted: Interpolation = getattr(fusion, "interpolation", "bilinear")
+    """How to sample the frames for a fusion of that many frames; bicubically if the fusion does not say.
+
+    Bilinear sampling removes a quarter of the energy of fine detail on real frames; see the lab book.
+    """
+    wanted: Interpolation = getattr(fusion, "interpolation", "bicubic")
     return getattr(fusion, "interpolation_alone", wanted) if frames == 1 else wanted
 
 
@@ -58,8 +61,8 @@ def load_fusion(name: str) -> Fusion | None:
     """Load a fusion by name, or a fusion network from a file.
 
     - `none` is None: each frame is corrected from itself alone;
-    - `mean`: the weighted mean of the frames;
-    - `coherent`: the mean with the detail that the frames agree on;
+    - `mean`: the weighted mean of the frames, with the detail that averaging removed restored;
+    - `coherent`: the mean with the detail that the frames agree on, which removes noise and fine detail with it;
     - `rsa2`: the paper's network with the weights of the package; `rsa2-lite`: the small network for a CPU;
     - `FILE.safetensors`: the network that `qrsc train fusion` wrote to a file.
 

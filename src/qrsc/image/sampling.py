@@ -89,8 +89,8 @@ def read_anywhere(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolat
 
 def read_inside(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolation) -> Tensor:
     """Sample `[..., C, H, W]` at coordinates `[..., h, w]` inside it: `[..., C, h, w]`."""
-    if interpolation == "bilinear" and opencv.supports_remap(image, x, y):
-        return opencv.remap(image, x, y)
+    if opencv.supports_remap(image, x, y, interpolation=interpolation):
+        return opencv.remap(image, x, y, interpolation)
     # Padded with its edge pixels, the image contains every tap: the zero padding of `grid_sample` is never read.
     pad = 1 if interpolation == "bilinear" else 2
     height, width = image.shape[-2:]

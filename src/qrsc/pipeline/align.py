@@ -106,7 +106,7 @@ class Correction:
     """How frames are corrected once their motion is known; see the arguments of `qrsc.Corrector`."""
 
     warp: WarpMethod = "invert"
-    interpolation: Interpolation = "bilinear"
+    interpolation: Interpolation = "bicubic"
     strength: float = 1.0
     unsure: Unsure = "linear"
 

@@ -89,8 +89,8 @@ class Resolver:
             self._loaded_flow(flow) if isinstance(flow, str) else flow,
             merge,
             self._interpolation or wanted_interpolation(merge, self._frames),
-            _name_of(flow),
-            _name_of(fusion),
+            name_of(flow),
+            name_of(fusion),
             {
                 "flow": self._flow_reason or by_device,
                 "fusion": self._fusion_reason or by_device,
@@ -117,5 +117,6 @@ def _chosen(asked: Any, preset: Preset | None, part: str) -> tuple[Any, str | No
     return by_preset, None if preset is None or by_preset is None else f"the preset {preset.name}"
 
 
-def _name_of(part: object) -> str:
+def name_of(part: object) -> str:
+    """What a flow or a fusion is called: its name, or that of its function or class."""
     return part if isinstance(part, str) else getattr(part, "__name__", type(part).__name__)

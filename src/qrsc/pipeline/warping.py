@@ -69,7 +69,7 @@ def _sampled(frame: Tensor, distortion: Tensor, valid: Tensor, limits: Limits, h
     image, inside = backward_warp(frame, resized_field(distortion, size), how)
     if valid.shape[-2:] != size:
         valid = resized_picture(valid.to(frame.dtype), size) > 0.5
-    return Warped(image.clamp(*limits), valid & inside)
+    return Warped(image.clamp_(*limits), valid & inside)  # a new picture, which nobody else holds
 
 
 def _without_specks(valid: Tensor) -> Tensor:

@@ -52,6 +52,7 @@ def correct_video(
     preset: PresetName = "default",
     motion: MotionName = "path",
     fusion: str | Fusion | None = None,
+    denoise: bool = False,
     flow: str | FlowEstimator | None = None,
     warp: WarpMethod = "invert",
     unsure: Unsure = "linear",
@@ -132,6 +133,7 @@ def correct_video(
         tau=choose_tau(readout, tau, at),
         motion=motion,
         fusion=fusion,
+        denoise=denoise,
         warp=warp,
         flow=flow,
         frames=frames,
@@ -149,7 +151,7 @@ def correct_video(
         if job.info is not None and job.encoding is not None:
             job.tally.note("nothing to correct, and encoded anew: a clip is copied whole, into the same file format")
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
-    searched = get_preset(preset).halves_threads and flow is None and fusion is None
+    searched = get_preset(preset).halves_threads and flow is None and fusion is None and not denoise
     threads = choose_threads(job.device) if searched else None
     return _correct_clip(job, corrector, _Edges(border, margin), threads)
 

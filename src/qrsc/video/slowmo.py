@@ -44,6 +44,7 @@ def slowmo_video(
     preset: PresetName = "default",
     motion: MotionName = "path",
     fusion: str | Fusion | None = None,
+    denoise: bool = False,
     flow: str | FlowEstimator | None = None,
     scale: float | None = None,
     device: DeviceName = "auto",
@@ -65,7 +66,7 @@ def slowmo_video(
         keep: `rate` plays them at the clip's own rate, so that it lasts longer, without its sound; `duration` plays
             them in the clip's own time, with its sound.
         gamma, readout_ms, percent, camera, fps, scan: the readout, as for `qrsc.correct_video`.
-        start, end, preset, motion, fusion, flow, scale, device: as for `qrsc.correct_video`.
+        start, end, preset, motion, fusion, denoise, flow, scale, device: as for `qrsc.correct_video`.
         codec, crf, pixel_format, encoder_preset, overwrite: of the output, as for `qrsc.correct_video`.
         progressive: as for `qrsc.correct_video`.
         progress, cancel, on_note: as for `qrsc.correct_video`.
@@ -95,6 +96,7 @@ def slowmo_video(
         preset=preset,
         motion=motion,
         fusion=fusion,
+        denoise=denoise,
         flow=flow,
         scale=choose_scale(scale, clip_size(job.source, job.info)),
         find_cuts=True,

@@ -173,3 +173,19 @@ def test_scores_of_the_centre_frame_alone_gain_nothing() -> None:
     perfect = score_fusion(lambda aligned: mean_fusion(aligned)._replace(image=samples.truth), samples, batch=100)
     assert perfect.everywhere == pytest.approx(100.0)
     assert f"| none | {alone.everywhere:.2f} | {alone.hidden:.2f} |" in fusion_table({"none": alone})
+
+
+def test_further_measures_are_means_over_samples_in_the_table() -> None:
+    samples = held_out()
+    measures = {
+        "brightness": lambda picture, truth: picture.mean((1, 2, 3)),
+        "truth": lambda picture, truth: truth.mean((1, 2, 3)),
+    }
+    score = score_fusion(None, samples, batch=3, measures=measures)
+    aligned = samples.aligned()
+    alone = aligned.frames[:, aligned.centre].clamp(0.0, 1.0)
+    assert score.figures["brightness"] == pytest.approx(float(alone.mean()), abs=1e-5)
+    assert score.figures["truth"] == pytest.approx(float(samples.truth.mean()), abs=1e-5)
+    table = fusion_table({"none": score})
+    assert "| least gain | brightness | truth |" in table
+    assert f"| {score.figures['brightness']:.4f} | {score.figures['truth']:.4f} |" in table

@@ -20,7 +20,7 @@ from torch import Tensor
 from qrsc.data.dataset import TruthInstant
 from qrsc.evaluate.metrics.field_errors import endpoint_error, line_bend, unseen_parts
 from qrsc.evaluate.metrics.image_quality import Reference, to_levels
-from qrsc.evaluate.metrics.temporal import truth_motion, warping_error
+from qrsc.evaluate.metrics.temporal import find_tracks, flicker, truth_motion, warping_error
 from qrsc.files.arrays import ArrayArchive
 from qrsc.flow import FlowEstimator, load_flow
 from qrsc.simulate.output.writers import TRUTH_FILE, read_truth
@@ -127,6 +127,15 @@ def measure_warping(frame: ScoredFrame) -> dict[str, list[float]]:
     before = frame.preceding.pictures
     errors = [warping_error(before[name], picture, motion, trusted) for name, picture in frame.pictures.items()]
     return {"warping": errors}
+
+
+def measure_flicker(frame: ScoredFrame) -> dict[str, list[float]]:
+    """Changes between consecutive frames that their truths do not have, along the steady tracks of the truths."""
+    if frame.preceding is None:
+        return {}
+    tracks = find_tracks(frame.preceding.truth, frame.truth, _truth_motion_flow())
+    before = frame.preceding.pictures
+    return {"flicker": [flicker(before[name], picture, tracks) for name, picture in frame.pictures.items()]}
 
 
 def _masked_psnr(frame: ScoredFrame, mask: Tensor) -> list[float]:

@@ -183,6 +183,18 @@ METRICS: dict[str, Metric] = {
         _measure("measure_warping"),
         in_order=True,
     ),
+    "flicker": Metric(
+        {
+            "flicker": Figure(
+                "flicker",
+                "root mean square change of luma that the truth does not have, on its steady tracks, grey levels",
+                "lower",
+                chart="flicker, grey levels",
+            )
+        },
+        _measure("measure_flicker"),
+        in_order=True,
+    ),
 }
 DEFAULT_METRICS: tuple[str, ...] = tuple(name for name, metric in METRICS.items() if metric.default)
 FIGURES: dict[str, Figure] = {name: figure for metric in METRICS.values() for name, figure in metric.figures.items()}

@@ -8,7 +8,7 @@ import torch
 
 from qrsc.data.dataset import Dataset, Sample
 from qrsc.flow import FlowEstimator
-from qrsc.fusion import mean_fusion
+from qrsc.fusion.mean import plain_mean
 from qrsc.learn.fusion.alignment import Alignment, AlignmentMotion, clip_flows
 from qrsc.learn.fusion.samples import FusionSamples, SampleSource, join_samples
 from qrsc.warp import Interpolation
@@ -64,7 +64,7 @@ class FolderSamples:
         truth = sample.truth[None].to(self.device)
         known = sample.mask[None].to(self.device)
         if not bool(known.all()):
-            truth = torch.where(known, truth, mean_fusion(aligned).image)
+            truth = torch.where(known, truth, plain_mean(aligned).image)
         rows, columns = self._random_crop(sample, generator)
         return FusionSamples(
             frames=aligned.frames[..., rows, columns],

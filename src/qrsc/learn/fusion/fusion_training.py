@@ -28,7 +28,7 @@ from qrsc.learn.fusion.folders import FRAMES, FolderSamples, MixedSamples
 from qrsc.learn.fusion.fusion_options import FusionTrainingOptions
 from qrsc.learn.fusion.fusion_task import FusionTask
 from qrsc.learn.fusion.losses import DEFAULT, TERMS, load_term
-from qrsc.learn.fusion.sample_scores import FusionScore, fusion_table, score_fusion
+from qrsc.learn.fusion.sample_scores import FusionScore, Measures, fusion_table, score_fusion
 from qrsc.learn.fusion.samples import SamplePool, SampleSource, join_samples
 from qrsc.learn.fusion.world_samples import INNER_SHARES, WorldSamples
 from qrsc.learn.pool.world_settings import training_textures
@@ -42,16 +42,22 @@ HELD_OUT_SAMPLES = 24
 
 
 def train_fusion(
-    output: Path, options: FusionTrainingOptions | None = None, *, progress: ProgressCallback | None = None
+    output: Path,
+    options: FusionTrainingOptions | None = None,
+    *,
+    measures: Measures | None = None,
+    progress: ProgressCallback | None = None,
 ) -> TrainingResult[FusionNetwork, FusionScore] | None:
     """Train a fusion network on frames of random scenes, or of a data set, that are corrected during the training.
 
     Args:
         output: folder; gets `fusion.safetensors` (half precision) and the training state.
         options, progress: as for `train_flow`.
+        measures: what the network is scored by besides PSNR; `qrsc.evaluate.metrics.sample_measures` has SSIM, detail
+            and ST-LPIPS.
 
     Returns:
-        The network, with its PSNR on held-out simulated samples, beside those of the centre frame alone (`none`) and
+        The network, with its scores on held-out simulated samples, beside those of the centre frame alone (`none`) and
         of the mean; None in all processes but the first.
 
     Raises:
@@ -87,7 +93,7 @@ def train_fusion(
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     samples = join_samples([render(generator) for _ in range(HELD_OUT_SAMPLES // 4)])
     fusions = {"none": None, "mean": mean_fusion, options.network: NetworkFusion(network)}
-    scores = {name: score_fusion(fusion, samples) for name, fusion in fusions.items()}
+    scores = {name: score_fusion(fusion, samples, measures=measures) for name, fusion in fusions.items()}
     heading = f"PSNR in dB on {len(samples)} simulated samples that were not trained on:"
     return TrainingResult(network, output / WEIGHTS, len(samples), scores, heading, fusion_table(scores))
 
