@@ -112,3 +112,19 @@ def test_a_known_scan_and_neighbourhood_are_kept(shaken: Shaken) -> None:
     assert found.determined
     assert found.gamma == pytest.approx(0.6, abs=0.015)
     assert np.all(found.curve_gammas > -0.2)
+
+
+def test_a_readout_against_the_given_scan_is_none(shaken: Shaken) -> None:
+    upwards = shaken(0.12, seed=8).flipped()
+    found = estimate_readout(upwards, scan="top-down")
+    assert found.gamma == 0.0
+    assert found.least < -0.05
+    free = estimate_readout(upwards)
+    assert (free.scan, free.both_directions) == ("bottom-up", False)
+    assert free.gamma == pytest.approx(0.12, abs=0.03)
+
+
+def test_the_worst_change_is_that_of_the_farther_end_of_the_interval(shaken: Shaken) -> None:
+    found = replace(estimate_readout(shaken(0.6, pairs=5)), least=-0.2, high=0.7, fastest=10.0)
+    assert found.worst_change(0.5) == pytest.approx(0.5 * 10.0 * 0.7)
+    assert found.worst_change(0.1) == pytest.approx(0.5 * 10.0 * 0.6)

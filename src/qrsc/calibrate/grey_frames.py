@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from qrsc.calibrate.cells import Grey
 from qrsc.calibrate.exif import image_camera
 from qrsc.flow.dis import MIN_SIDE
 from qrsc.media.image_folder import list_frames, read_frame, read_frames
+from qrsc.media.orientation import IDENTITY, Matrix
 from qrsc.media.probe import ClipInfo, opened, probe
 from qrsc.media.reader import ReadReport, read_pixels, read_video
 
@@ -37,6 +38,7 @@ class ClipSource:
         fps: frames per second; None for a folder.
         camera: maker and model as the file says, or an empty string.
         info: of a video, if it has been probed.
+        metadata: of a video, keys in lower case.
     """
 
     path: Path
@@ -44,6 +46,17 @@ class ClipSource:
     fps: float | None
     camera: str
     info: ClipInfo | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def matrix(self) -> Matrix:
+        """How the frames are turned for display."""
+        return IDENTITY if self.info is None else self.info.matrix
+
+    @property
+    def turned_in_pixels(self) -> bool:
+        """Whether the frames were probably turned before they were stored: portrait, without a rotation tag."""
+        return self.info is not None and self.matrix == IDENTITY and self.size[0] > self.size[1]
 
     def frames(self) -> Iterator[Tensor]:
         """The frames `[3, H, W]`, RGB in [0, 1], as stored."""
@@ -92,21 +105,27 @@ def open_clip(path: Path, fps: float | None = None, info: ClipInfo | None = None
     if path.is_dir():
         first = list_frames(path)[0]
         height, width = read_frame(first).frame.shape[-2:]
-        return ClipSource(path, (height, width), fps, _full_name(*image_camera(first)))
+        return ClipSource(path, (height, width), fps, full_name(*image_camera(first)))
     info = probe(path) if info is None else info
-    return ClipSource(path, info.size, info.fps if fps is None else fps, _named_camera(path), info)
+    metadata = _metadata(path)
+    return ClipSource(path, info.size, info.fps if fps is None else fps, _named_camera(metadata), info, metadata)
 
 
-def _named_camera(path: Path) -> str:
-    """Maker and model in the metadata of a video, as phones and some cameras write them."""
+def _metadata(path: Path) -> dict[str, str]:
+    """The metadata of a video and its streams, keys in lower case."""
     with opened(path) as container:
         said = {key.casefold(): value for key, value in container.metadata.items()}
         for stream in container.streams.video:
             said = {key.casefold(): value for key, value in stream.metadata.items()} | said
-    maker = next((said[key] for key in _MAKER_KEYS if key in said), "")
-    return _full_name(maker, next((said[key] for key in _MODEL_KEYS if key in said), ""))
+    return said
 
 
-def _full_name(maker: str, model: str) -> str:
+def _named_camera(metadata: Mapping[str, str]) -> str:
+    """Maker and model in the metadata of a video, as phones and some cameras write them."""
+    maker = next((metadata[key] for key in _MAKER_KEYS if key in metadata), "")
+    return full_name(maker, next((metadata[key] for key in _MODEL_KEYS if key in metadata), ""))
+
+
+def full_name(maker: str, model: str) -> str:
     """Maker and model, the maker once; empty without a model."""
     return (model if model.casefold().startswith(maker.casefold()) else f"{maker} {model}").strip() if model else ""

@@ -30,5 +30,5 @@ def cameras(
         )
     modes = find_modes(query, size=None if size is None else parse_size(size), fps=fps)
     if not modes:
-        raise ValueError(f"no mode of {query!r} has this size and frame rate; `qrsc cameras {query!r}` lists its modes.")
+        raise ValueError(f"no mode of {query!r} has this size and frame rate; `qrsc cameras {query!r}` lists all.")
     typer.echo(json.dumps([mode.figures() for mode in modes], indent=2) if as_json else modes_text(modes))
