@@ -26,6 +26,7 @@ FOUND = Calibration(
     speed=8.0,
     change=3.0,
     fastest=20.0,
+    error=0.01,
     pairs=60,
     curve_gammas=CURVE,
     curve_costs=CURVE,

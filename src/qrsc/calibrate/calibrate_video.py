@@ -58,14 +58,16 @@ def calibrate_video(
     others: list[CameraMode] = []
     if camera is not None:
         mode, others = choose_mode(camera, size=clip.size, fps=clip.fps)
+    recorded = recorded_figures(clip)
     found = calibrate_clip(
         clip,
         scan=None if scan is None or scan == "any" else stored_scan(scan, clip.matrix),
         either_axis=scan == "any",
         around=None if mode is None else mode.gamma(clip.fps),
+        gyro=recorded.gyro,
         advance=Stage("calibrating", MOST_FRAMES, progress, cancel).advance,
     )
-    report = CalibrationReport(source, found, clip.fps, mode, tuple(others), clip.matrix, recorded_figures(clip))
+    report = CalibrationReport(source, found, clip.fps, mode, tuple(others), clip.matrix, recorded)
     if plot is not None:
         write_curve(plot, report.calibration, f"{source.name}: {report.headline()}")
     if sweep is not None:

@@ -7,13 +7,14 @@ Convention
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qrsc.calibrate.calibrate_clip import calibrate_clip
 from qrsc.calibrate.camera_table import CameraMode, choose_mode
 from qrsc.calibrate.estimate import GLOBAL_GAMMA, INTERVAL, Calibration
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
+from qrsc.calibrate.gyro import gyro_in_words
 from qrsc.calibrate.recorded import RecordedFigures, recorded_figures, stabilisation_warning
 from qrsc.calibrate.shown_scan import scan_in_words
 from qrsc.media.probe import ClipInfo
@@ -67,11 +68,16 @@ def readout_for_clip(
     recorded = recorded_figures(clip)
     if camera is not None:
         mode, others = choose_mode(camera, size=clip.size, fps=clip.fps)
-        found = calibrate_clip(clip, scan=scan, around=mode.gamma(clip.fps), advance=advance)
+        found = calibrate_clip(clip, scan=scan, around=mode.gamma(clip.fps), gyro=recorded.gyro, advance=advance)
         return _by_camera(mode, others, found, clip)
     if recorded.stabilisation:
         return _left_alone(f"{stabilisation_warning(recorded)} It is left as it is; --readout corrects it nevertheless")
-    found = calibrate_clip(clip, scan=scan, advance=advance)
+    found = calibrate_clip(clip, scan=scan, gyro=recorded.gyro, advance=advance)
+    return _with_gyro(_by_clip(clip, recorded, found), found)
+
+
+def _by_clip(clip: ClipSource, recorded: RecordedFigures, found: Calibration) -> ChosenReadout:
+    """The choice from the file's own figure and what was found in the clip."""
     if found.is_global:
         return _left_alone(
             f"nothing to correct: the rows of this clip are exposed together (gamma {found.gamma:.2f}, at most "
@@ -173,6 +179,10 @@ def _consequence(found: Calibration, gamma: float) -> str:
     if worst < NEGLIGIBLE_PX:
         return f"it matters little: rows are at most {worst:.2f} px off over that interval"
     return f"rows of the fastest parts may be up to {worst:.1f} px off over that interval"
+
+
+def _with_gyro(chosen: ChosenReadout, found: Calibration) -> ChosenReadout:
+    return chosen if found.gyro is None else replace(chosen, message=f"{chosen.message}. {gyro_in_words(found.gyro)}")
 
 
 def _left_alone(message: str) -> ChosenReadout:

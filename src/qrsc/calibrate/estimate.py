@@ -9,7 +9,7 @@ Convention
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -20,6 +20,8 @@ from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.camera_model import CameraModel
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.fit_camera import fit_camera
+from qrsc.calibrate.gauss_newton import MAX_GAMMA as MAX_FITTED
+from qrsc.calibrate.gauss_newton import MIN_GAMMA as MIN_FITTED
 from qrsc.calibrate.linear_algebra import small_thread_pool
 from qrsc.calibrate.similarity_model import COORDINATES, KNOTS, SimilarityFit, SimilarityModel
 from qrsc.timing import Readout, Scan
@@ -39,6 +41,7 @@ COARSE_GAMMAS = np.linspace(-1.05, 1.05, 13)
 COARSE_PAIRS = 60  # most active pairs, for the coarse search: it only has to find the right axis and the right minimum
 MAX_GAMMA = 1.05
 AROUND_RANGE = 0.25  # of the search to either side of a gamma that is known approximately
+FIT_RANGE, EDGE = (MIN_FITTED, MAX_FITTED), 0.005
 PARABOLA_STEP = 0.06  # spacing of the parabola through the minimum of the coarse search
 # Stiffness of the path, relative to the accelerations seen from frame to frame: a lower one allows more.
 STIFFNESS = 0.4
@@ -48,6 +51,8 @@ INTERVAL = 2.0  # standard errors on either side of the estimate
 # determine gamma. Of 176 simulated clips, 93 are within it, and 95 % of these at most 0.027 off.
 MAX_HALF_WIDTH = 0.05
 MIN_CHANGE = 0.25
+# A clip with more repeated frames was re-timed, as from 24 to 30 frames per second.
+MAX_REPEATED = 0.03
 # A global shutter need not be known that well: a readout within a tenth of a frame leaves little to correct.
 MAX_HALF_WIDTH_GLOBAL = 0.1
 # The other axis must fit the clip worse by so many standard errors.
@@ -73,8 +78,10 @@ class Calibration:
         speed: typical motion of the picture, in pixels per frame.
         change: typical change of that motion from frame to frame, in pixels.
         fastest: motion that 99 % of the textured cells stay below, in pixels per frame.
+        error: standard error of gamma.
         pairs: number of pairs of frames used.
         curve_gammas, curve_costs: `[N]`, signed gammas along the axis of `scan`, and the residual cost at each.
+        gyro: correlation of the motion of the picture with a gyroscope in the file, 0 to 1; None without one.
     """
 
     gamma: float
@@ -87,9 +94,11 @@ class Calibration:
     speed: float
     change: float
     fastest: float
+    error: float
     pairs: int
     curve_gammas: Array
     curve_costs: Array
+    gyro: float | None = None
 
     @property
     def is_global(self) -> bool:
@@ -132,6 +141,12 @@ def estimate_readout(
         either_axis: try the directions along the longer side as well.
         around: gamma to search around, if it is known approximately.
     """
+    repeated = motions.repeated()
+    if repeated.mean() > MAX_REPEATED:
+        kept = estimate_readout(motions.kept(~repeated), scan=scan, either_axis=either_axis, around=around)
+        return replace(kept, determined=False, reason=_retimed(int(repeated.sum()), motions.pairs + 1))
+    # After a single repeated frame the picture moves by what was missed: neither pair says how fast.
+    motions = motions.without(repeated | np.roll(repeated, 1)) if repeated.any() else motions
     speed, change = _speed_and_change(motions)
     if motions.pairs < MIN_PAIRS:
         reason = f"the clip is too short: {motions.pairs + 1} frames, at least {MIN_PAIRS + 1} are needed"
@@ -163,7 +178,7 @@ def estimate_readout(
         least, high = -1.0, 1.0
     elif not clear.direction:
         least = min(least, -high)
-    objection = _objection(along, half, MAX_HALF_WIDTH_GLOBAL if is_global else MAX_HALF_WIDTH, clear)
+    objection = objection_to_interval(along, half) or _objection_to_scan(clear)
     return Calibration(
         gamma=float(np.clip(along, 0.0, 1.0)),
         low=float(np.clip(least, 0.0, 1.0)),
@@ -171,10 +186,11 @@ def estimate_readout(
         least=float(np.clip(least, -1.0, 1.0)),
         scan=found_scan,
         determined=not objection,
-        reason=objection or f"the motion changes by {change:.1f} px per frame, which tells the times of the rows apart",
+        reason=objection or explanation(change),
         speed=speed,
         change=change,
         fastest=_fastest(motions),
+        error=error,
         pairs=motions.pairs,
         curve_gammas=best.gammas,
         curve_costs=best.costs,
@@ -217,6 +233,7 @@ def _undetermined(motions: ClipMotions, reason: str, speed: float, change: float
         speed=speed,
         change=change,
         fastest=_fastest(motions),
+        error=math.inf,
         pairs=motions.pairs,
         curve_gammas=empty,
         curve_costs=empty,
@@ -313,6 +330,9 @@ def _refined(search: _CoarseSearch, motions: ClipMotions) -> tuple[float, float]
     """The signed gamma of a camera moving through a scene with depth, and its standard error."""
     upwards = search.gamma < 0
     fit, error = fit_camera(CameraModel(motions.flipped() if upwards else motions), min(1.0, abs(search.gamma)))
+    # At either end of its range a fit has not found the minimum: its interval means nothing.
+    if fit.gamma <= FIT_RANGE[0] + EDGE or fit.gamma >= FIT_RANGE[1] - EDGE:
+        return search.gamma, math.inf
     return (-fit.gamma if upwards else fit.gamma), error
 
 
@@ -328,13 +348,31 @@ def _fits_better(costs: Array, others: Array, margin: float) -> bool:
     return bool(parts.sum() >= margin * math.sqrt(float(((parts - parts.mean()) ** 2).sum())))
 
 
-def _objection(gamma: float, half: float, limit: float, clear: _Clear) -> str:
-    """Why the clip does not determine gamma, with its half width and the limit of that; empty if it does."""
-    if half > limit:
+def _retimed(repeated: int, frames: int) -> str:
+    return (
+        f"{repeated} of {frames} frames repeat the one before: the clip was re-timed, and its frames do not lie at the "
+        "times that they were recorded at"
+    )
+
+
+def explanation(change: float) -> str:
+    """Why a clip determines gamma, by how much its motion changes from frame to frame."""
+    return f"the motion changes by {change:.1f} px per frame, which tells the times of the rows apart"
+
+
+def objection_to_interval(gamma: float, half: float) -> str:
+    """Why an estimate with this half width of its interval does not determine gamma; empty if it does."""
+    is_global = half <= MAX_HALF_WIDTH_GLOBAL and _is_global(abs(gamma), abs(gamma) - half, abs(gamma) + half)
+    if not math.isfinite(half):
+        return "no gamma from 0 to 1 fits: frames may be missing, or the clip may be edited or stabilised"
+    if half > (MAX_HALF_WIDTH_GLOBAL if is_global else MAX_HALF_WIDTH):
         uncertainty = f"plus or minus {half:.2f}" if half < 1.0 else "anything"
         return f"the motion hardly tells the rows apart: gamma could be off by {uncertainty}"
-    if gamma >= MAX_GAMMA - 1e-6:
-        return "no gamma up to 1 fits: frames may be missing, or the clip may be edited or stabilised"
+    return ""
+
+
+def _objection_to_scan(clear: _Clear) -> str:
+    """Which doubt about the scan is left; empty if there is none."""
     if not clear.axis:
         return "a scan along rows and one along columns fit the motion about as well; say which it is with --scan"
     if not clear.direction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,7 +20,7 @@ from qrsc.flow.dis import MIN_SIDE
 from qrsc.media.image_folder import list_frames, read_frame, read_frames
 from qrsc.media.orientation import IDENTITY, Matrix
 from qrsc.media.probe import ClipInfo, opened, probe
-from qrsc.media.reader import ReadReport, read_pixels, read_video
+from qrsc.media.reader import DecodedFrame, ReadReport, pixels_of, read_clip, read_video
 
 # Frames are downsampled to this length of their longer side for the flow: it is faster, and relative to the frame no
 # less precise.
@@ -64,21 +65,47 @@ class ClipSource:
             return (stored.frame for stored in read_frames(list_frames(self.path)))
         return read_video(self.path, info=self.info)
 
-    def grey_frames(self, most: int | None = None, advance: Callable[[], None] | None = None) -> Iterator[Grey]:
-        """The frames in grey, `[h, w]`, downsampled if they are large."""
+    @property
+    def frame_count(self) -> int | None:
+        """How many frames there are; None if that is not known."""
+        if self.path.is_dir():
+            return len(list_frames(self.path))
+        return None if self.info is None else self.info.frames
+
+    def timed_frames(
+        self, first: int = 0, most: int | None = None, advance: Callable[[], None] | None = None
+    ) -> Iterator[tuple[Grey, float]]:
+        """Frames in grey, `[h, w]`, downsampled if they are large, and when each starts, in frame intervals.
+
+        Args:
+            first: number of the first one, to the nearest frame if some are missing.
+            most: how many.
+            advance: called for every frame.
+        """
         scale = LONGEST / max(self.size)
         size = [max(1, round(side * scale)) for side in self.size] if scale < 1.0 else None
-        for pixels in islice(self._pixels(), most):
+        for pixels, time in islice(self._timed_pixels(first), most):
             if advance is not None:
                 advance()
-            yield _grey(pixels, size)
+            yield _grey(pixels, size), time
 
-    def _pixels(self) -> Iterator[npt.NDArray[np.uint8] | npt.NDArray[np.float32]]:
-        """The frames `[H, W, 3]`, in 8 bits or in [0, 1]."""
+    def grey_frames(self, most: int | None = None) -> Iterator[Grey]:
+        """The first frames in grey, `[h, w]`, downsampled if they are large."""
+        return (frame for frame, _ in self.timed_frames(most=most))
+
+    def _timed_pixels(self, first: int) -> Iterator[tuple[npt.NDArray[np.uint8] | npt.NDArray[np.float32], float]]:
+        """The frames `[H, W, 3]`, in 8 bits or in [0, 1], and when each starts; not a number after a jump in time."""
         if self.path.is_dir():
-            return (np.ascontiguousarray(frame.permute(1, 2, 0).numpy()) for frame in self.frames())
+            for number, stored in enumerate(read_frames(list_frames(self.path)[first:])):
+                yield np.ascontiguousarray(stored.frame.permute(1, 2, 0).numpy()), float(number)
+            return
+        info = probe(self.path) if self.info is None else self.info
+        start = first * info.interval if first else None
         # Damage is reported when the clip is corrected.
-        return read_pixels(self.path, ReadReport(), info=self.info)
+        with opened(self.path) as container:
+            for item in read_clip(container, info, [], start=start, report=ReadReport()):
+                if isinstance(item, DecodedFrame):
+                    yield pixels_of(item), math.nan if item.restarts else item.time
 
 
 def _grey(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.float32], size: list[int] | None) -> Grey:

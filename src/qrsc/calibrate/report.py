@@ -9,6 +9,7 @@ from typing import Any
 from qrsc.calibrate.camera_table import CameraMode
 from qrsc.calibrate.curve_plot import curve_text
 from qrsc.calibrate.estimate import Calibration
+from qrsc.calibrate.gyro import gyro_in_words
 from qrsc.calibrate.recorded import RecordedFigures, stabilisation_warning
 from qrsc.calibrate.shown_scan import as_shown, scan_in_words, turning
 from qrsc.media.orientation import IDENTITY, Matrix
@@ -62,6 +63,7 @@ class CalibrationReport:
             "turned": turning(self.matrix),
             "file_readout_ms": self.recorded.readout_ms,
             "stabilisation": self.recorded.stabilisation,
+            "gyro_correlation": None if found.gyro is None else round(found.gyro, 3),
             "determined": found.determined,
             "reason": found.reason,
             "fps": self.fps,
@@ -118,6 +120,8 @@ class CalibrationReport:
         if recorded.readout_ms is not None:
             gamma = "" if self.fps is None else f", gamma {recorded.readout_ms * self.fps / 1000.0:.3f}"
             lines.append(f"file      {recorded.readout_ms:.2f} ms{gamma} ({recorded.origin})")
+        if self.stored.gyro is not None:
+            lines.append(f"gyro      {gyro_in_words(self.stored.gyro)}")
         if recorded.stabilisation:
             lines.append(f"warning   {stabilisation_warning(recorded)}")
         return lines
