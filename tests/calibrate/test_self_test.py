@@ -15,13 +15,13 @@ Shaken = Callable[..., ClipMotions]
 
 
 def joined(first: ClipMotions, second: ClipMotions) -> ClipMotions:
-    parts = (
-        np.concatenate(pair)
-        for pair in zip(
-            (first.position, first.shift, first.weight), (second.position, second.shift, second.weight), strict=True
-        )
+    """One clip after the other."""
+    return ClipMotions(
+        np.concatenate([first.position, second.position]),
+        np.concatenate([first.shift, second.shift]),
+        np.concatenate([first.weight, second.weight]),
+        first.size,
     )
-    return ClipMotions(*parts, first.size, first.grid)
 
 
 def test_estimates_that_agree_are_averaged() -> None:

@@ -89,15 +89,15 @@ def checked_readout(
 
 def combined(parts: Sequence[Calibration]) -> Calibration:
     """The readout of a clip from estimates at up to four places of it."""
-    everywhere = {"fastest": max(part.fastest for part in parts), "pairs": sum(part.pairs for part in parts)}
+    fastest, pairs = max(part.fastest for part in parts), sum(part.pairs for part in parts)
     measured = [part for part in parts if part.measured]
     best = min(measured or parts, key=_error)
     same_axis = [part for part in measured if Readout(0.0, part.scan).sideways == Readout(0.0, best.scan).sideways]
     if len(same_axis) < 2:
-        return replace(best, **everywhere)
+        return replace(best, fastest=fastest, pairs=pairs)
     all_parts = random_effects([_along(part, best.scan) for part in same_axis], [_error(part) for part in same_axis])
     found = _result(best, all_parts.mean, all_parts.error, same_axis if all_parts.contradictory else ())
-    return replace(found, **everywhere)
+    return replace(found, fastest=fastest, pairs=pairs)
 
 
 def _along(found: Calibration, scan: Scan) -> float:
