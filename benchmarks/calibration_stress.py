@@ -10,7 +10,7 @@ pictures beyond that is not in it; `calibration.py` renders pictures.
     plain       hand-held and walking cameras, as in `calibration.py`
     zooming     a shaking hand that zooms
     parallax    a camera that moves sideways and forward through the scene while it shakes
-    crowded     30 to 60 % of the cells move on their own, with people who walk
+    crowded     15 to 45 % of the cells move on their own, with people who walk
     stabilised  frames moved and turned after recording so that the path is smooth, as cameras and editors do
     retimed     frames dropped, repeated, or both, and played at a constant rate
 
@@ -49,21 +49,28 @@ Array = npt.NDArray[np.float64]
 KINDS = ("plain", "zooming", "parallax", "crowded", "stabilised", "retimed")
 SIZE = (480, 640)
 POINTS = 3  # per cell and direction
-PAIRS = (60, 90, 119)  # lengths of clips, in turn: two to four seconds
+PAIRS = (45, 60, 90)  # lengths of clips, in turn: one and a half to three seconds
 CELL_ERROR, SMOOTH_ERROR = 0.06, 0.05  # pixels
 GLOBAL_SHARE = 0.1  # of the clips have a global shutter
+# Hands shake at up to 10 Hz. Faster than half a cycle per frame, frames cannot tell a shake from a slower one.
+HAND = Style(
+    drift=(0.006, 0.004, 0.001, 0.01, 0.005, 0.01, 0.0),
+    change=(0.002, 0.002, 0.001, 0.00, 0.000, 0.00, 0.0),
+    sway=(0.016, 0.014, 0.006, 0.01, 0.010, 0.00, 0.0),
+    shake=(0.022, 0.022, 0.010, 0.01, 0.010, 0.00, 0.0),
+)
 EXTRA = {
     "zooming": Style(
-        drift=(0.006, 0.004, 0.000, 0.01, 0.000, 0.01, 0.006),
+        drift=(0.006, 0.004, 0.000, 0.01, 0.000, 0.01, 0.005),
         change=(0.001, 0.001, 0.000, 0.00, 0.000, 0.00, 0.001),
-        sway=(0.010, 0.010, 0.003, 0.01, 0.010, 0.00, 0.004),
-        shake=(0.014, 0.014, 0.005, 0.00, 0.000, 0.00, 0.0),
+        sway=(0.014, 0.014, 0.005, 0.01, 0.010, 0.00, 0.003),
+        shake=(0.020, 0.020, 0.008, 0.00, 0.000, 0.00, 0.0),
     ),
     "parallax": Style(
         drift=(0.006, 0.002, 0.000, 0.12, 0.010, 0.15, 0.0),
         change=(0.002, 0.001, 0.000, 0.01, 0.002, 0.01, 0.0),
         sway=(0.008, 0.008, 0.004, 0.06, 0.050, 0.03, 0.0),
-        shake=(0.008, 0.008, 0.003, 0.02, 0.020, 0.00, 0.0),
+        shake=(0.016, 0.016, 0.006, 0.02, 0.020, 0.00, 0.0),
     ),
 }
 
@@ -77,10 +84,12 @@ class SimulatedClip:
         self.pairs = PAIRS[number % len(PAIRS)]
         self.gamma = 0.0 if self.random.random() < GLOBAL_SHARE else float(self.random.uniform(0.15, 0.95))
         self.frames = self._frames()
-        drawn = {"zooming": "zoom", "parallax": "driving"}.get(kind, ("hand shake", "walking")[number % 2])
+        drawn = {"zooming": "zoom", "parallax": "driving"}.get(
+            kind, ("hand shake", "hand shake", "walking")[number // 3 % 3]
+        )
         speed = 0.015 * SIZE[1] * 5.0 ** float(self.random.random())
         generator = torch.Generator().manual_seed(1_000_000 * KINDS.index(kind) + 1000 * seed + number)
-        with patch.dict(STYLES, {drawn: EXTRA.get(kind, STYLES[drawn])}):
+        with patch.dict(STYLES, {drawn: EXTRA.get(kind, HAND if drawn == "hand shake" else STYLES[drawn])}):
             world = sample_scenes(1, SIZE, drawn, generator, textures=textures, frames=self.frames[-1] + 2, speed=speed)
         self.scene = _reduced(world.scene)
 
@@ -133,7 +142,7 @@ class SimulatedClip:
         """People in front of the scene: rectangles of cells that move with the camera and by themselves."""
         rows, columns = GRID
         shift = motions.shift.reshape(-1, rows, columns, 2).copy()
-        wanted, covered = self.random.uniform(0.3, 0.6), np.zeros((len(shift), rows, columns), dtype=bool)
+        wanted, covered = self.random.uniform(0.15, 0.45), np.zeros((len(shift), rows, columns), dtype=bool)
         while covered.mean() < wanted:
             width, height = self.random.uniform(1.5, 4.0), self.random.uniform(4.0, 9.0)
             speed = self.random.normal(0.0, 0.08, 2) * [1.0, 0.2]  # cells per frame

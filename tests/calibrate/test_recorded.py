@@ -129,12 +129,18 @@ def test_the_unit_of_a_readout_is_the_one_that_fits_between_two_frames(value: ob
 def test_other_makes_are_read_through_the_optional_package(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = ModuleType("telemetry_parser")
     telemetry = [{"Default": {"Name": "x"}}, {"Imager": {"FrameReadoutTime": 15830.0}}]
-    parser = SimpleNamespace(camera="Sony", model="ILCE-7SM3", telemetry=lambda: telemetry)
+    motion = [{"timestamp_ms": 5.0 * k, "gyro": (180.0, 0.0, 0.0)} for k in range(4)]
+    parser = SimpleNamespace(
+        camera="Sony", model="ILCE-7SM3", telemetry=lambda: telemetry, normalized_imu=lambda: motion
+    )
     package.Parser = lambda path: parser  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "telemetry_parser", package)
     figures = recorded_figures(ClipSource(video, (72, 80), 30.0, ""))
     assert figures.readout_ms == pytest.approx(15.83)
     assert figures.camera == "Sony ILCE-7SM3"
+    [block] = figures.gyro
+    assert (block.start, block.duration) == (0.0, pytest.approx(0.02))
+    assert block.rates[0].tolist() == [pytest.approx(np.pi), 0.0, 0.0]
 
     def refuse(path: str) -> None:
         raise OSError("Unsupported file format")

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from qrsc.calibrate.gpmf import GyroBlock, read_gpmf
 from qrsc.calibrate.grey_frames import ClipSource, full_name
 
 _APPLE_MICROSECONDS = "com.apple.quicktime.camera.framereadouttimeinmicroseconds"
 # Names under which the package gives a readout time, in lower case and without underscores.
 _READOUT_NAMES = ("framereadouttime", "sensorreadouttime", "readouttime", "rollingshutterskew")
+_MOST_SAMPLES = 20_000  # of a gyroscope: ten seconds at 2 kHz
 _FASTEST_MS = 0.3  # no camera reads a frame faster; a smaller figure has another unit
 
 
@@ -44,7 +47,7 @@ def recorded_figures(clip: ClipSource) -> RecordedFigures:
         return RecordedFigures()
     gopro = read_gpmf(clip.path)
     if gopro is not None:
-        camera = full_name("GoPro", gopro.model)
+        camera = full_name("GoPro", gopro.model) or _parsed(clip).camera  # models before HERO6 do not write their name
         return RecordedFigures(gopro.readout_ms, camera, gopro.stabilisation, "GoPro metadata", gopro.gyro)
     apple = readout_milliseconds(clip.metadata.get(_APPLE_MICROSECONDS), clip.fps)
     if apple is not None:
@@ -82,7 +85,7 @@ def _parsed(clip: ClipSource) -> RecordedFigures:
         return RecordedFigures()
     try:
         parser = telemetry_parser.Parser(str(clip.path))
-        telemetry = parser.telemetry()
+        telemetry, motion = parser.telemetry(), parser.normalized_imu()
     except Exception:  # the package raises whatever its reader meets; a file without telemetry is the usual case
         return RecordedFigures()
     camera = full_name(str(parser.camera or ""), str(parser.model or ""))
@@ -90,7 +93,17 @@ def _parsed(clip: ClipSource) -> RecordedFigures:
         readout_milliseconds(value, clip.fps) for name, value in _named_values(telemetry) if name in _READOUT_NAMES
     )
     readout = next((figure for figure in figures if figure is not None), None)
-    return RecordedFigures(readout, camera, origin="the file's telemetry")
+    return RecordedFigures(readout, camera, origin="the file's telemetry", gyro=_gyro(motion))
+
+
+def _gyro(samples: Any) -> tuple[GyroBlock, ...]:
+    """The angular rates of the package, which are in degrees per second, each with its time in milliseconds."""
+    timed = [(sample["timestamp_ms"], sample["gyro"]) for sample in samples or () if sample.get("gyro")][:_MOST_SAMPLES]
+    if len(timed) < 2:
+        return ()
+    times, rates = zip(*timed, strict=True)
+    duration = (times[-1] - times[0]) / 1000.0 * len(times) / (len(times) - 1)
+    return (GyroBlock(times[0] / 1000.0, duration, np.radians(np.array(rates, dtype=np.float64))),)
 
 
 def _named_values(tree: Any) -> Iterator[tuple[str, Any]]:
