@@ -174,7 +174,7 @@ def estimate_readout(
     least, high = along - half, along + half
     # Along the wrong axis gamma means nothing: unless one axis is clearly better, it could be anything.
     clear = _Clear(clear_axis or is_global, best.clear_direction or is_global)
-    if not clear.axis:
+    if not clear.axis or least > 1.0:
         least, high = -1.0, 1.0
     elif not clear.direction:
         least = min(least, -high)
@@ -328,12 +328,16 @@ def _interpolated_minimum(
 
 def _refined(search: _CoarseSearch, motions: ClipMotions) -> tuple[float, float]:
     """The signed gamma of a camera moving through a scene with depth, and its standard error."""
-    upwards = search.gamma < 0
-    fit, error = fit_camera(CameraModel(motions.flipped() if upwards else motions), min(1.0, abs(search.gamma)))
-    # At either end of its range a fit has not found the minimum: its interval means nothing.
-    if fit.gamma <= FIT_RANGE[0] + EDGE or fit.gamma >= FIT_RANGE[1] - EDGE:
-        return search.gamma, math.inf
-    return (-fit.gamma if upwards else fit.gamma), error
+    start = min(1.0, abs(search.gamma))
+    for upwards in (search.gamma < 0, search.gamma >= 0):
+        fit, error = fit_camera(CameraModel(motions.flipped() if upwards else motions), start)
+        if fit.gamma > FIT_RANGE[1] - EDGE:
+            break
+        if fit.gamma > FIT_RANGE[0] + EDGE:
+            return (-fit.gamma if upwards else fit.gamma), error
+        start = -FIT_RANGE[0]  # the fit wants to go on in the other direction
+    # At the end of its range a fit has not found the minimum: its interval would mean nothing.
+    return search.gamma, math.inf
 
 
 def _best_axis(searches: list[_CoarseSearch]) -> tuple[_CoarseSearch, bool]:
@@ -363,7 +367,7 @@ def explanation(change: float) -> str:
 def objection_to_interval(gamma: float, half: float) -> str:
     """Why an estimate with this half width of its interval does not determine gamma; empty if it does."""
     is_global = half <= MAX_HALF_WIDTH_GLOBAL and _is_global(abs(gamma), abs(gamma) - half, abs(gamma) + half)
-    if not math.isfinite(half):
+    if not math.isfinite(half) or abs(gamma) - half > 1.0:
         return "no gamma from 0 to 1 fits: frames may be missing, or the clip may be edited or stabilised"
     if half > (MAX_HALF_WIDTH_GLOBAL if is_global else MAX_HALF_WIDTH):
         uncertainty = f"plus or minus {half:.2f}" if half < 1.0 else "anything"
