@@ -1,10 +1,10 @@
 """Whether parts of a clip agree on its readout: their estimates combined, or the finding that no readout explains all.
 
 The standard error of one estimate comes from within its frames. An error that all of them share, such as a scene that
-differs from its model, is not in it. Parts of a clip show different scenes and motions, and what their estimates differ
-by beyond their standard errors is added to the error of the result (a random-effects model, with the moment estimator
-of DerSimonian and Laird). Where they contradict each other, no single gamma explains the clip: it was stabilised or
-re-timed.
+differs from its model, is not in it. Parts of a clip show different scenes and motions. What estimates at several
+places differ by beyond their standard errors is added to the error of the result (a random-effects model, with the
+moment estimator of DerSimonian and Laird); for the halves of a short clip, its error is multiplied by the Birge ratio.
+Where parts contradict each other, no single gamma explains the clip: it was stabilised or re-timed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ class RandomEffects(NamedTuple):
     Attributes:
         mean: their mean, weighted by their errors and the variance between them.
         error: its standard error.
+        excess: Cochran's Q over its degrees of freedom: about 1 if they differ by chance only.
         contradictory: whether they differ by more than chance explains.
     """
 
     mean: float
     error: float
+    excess: float
     contradictory: bool
 
 
@@ -62,6 +64,7 @@ def random_effects(estimates: Sequence[float], errors: Sequence[float]) -> Rando
     return RandomEffects(
         float((weights * values).sum() / weights.sum()),
         float(weights.sum() ** -0.5),
+        excess / freedom,
         excess > CONTRADICTION[freedom - 1],
     )
 
@@ -83,7 +86,8 @@ def checked_readout(
     if not all(half.measured for half in halves):
         return whole
     both = random_effects([_along(half, whole.scan) for half in halves], [_error(half) for half in halves])
-    error = max(whole.error, both.error) if both.error > _pooled(halves) else whole.error
+    # The Birge ratio. The variance between two halves, each vaguer than the whole, would be too uncertain to add.
+    error = whole.error * max(1.0, math.sqrt(both.excess))
     return _result(whole, _along(whole, whole.scan), error, halves if both.contradictory else ())
 
 
@@ -108,11 +112,6 @@ def _along(found: Calibration, scan: Scan) -> float:
 def _error(found: Calibration) -> float:
     """Standard error of an estimate; as large as its gamma where its direction is open."""
     return max(min(found.error, VAGUE), (found.gamma - found.least) / INTERVAL if found.both_directions else 0.0)
-
-
-def _pooled(parts: Sequence[Calibration]) -> float:
-    """Standard error of the mean of estimates that differ by chance only."""
-    return float(sum(_error(part) ** -2 for part in parts) ** -0.5) * (1.0 + 1e-9)
 
 
 def _result(found: Calibration, along: float, error: float, contradictory: Sequence[Calibration]) -> Calibration:
