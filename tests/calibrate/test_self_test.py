@@ -100,3 +100,11 @@ def test_a_single_repeated_frame_is_passed_over(shaken: Shaken) -> None:
     found = estimate_readout(replace(clip, shift=shift))
     assert found.determined, found.reason
     assert found.gamma == pytest.approx(0.6, abs=0.02)
+
+
+def test_a_frozen_tail_is_passed_over(shaken: Shaken) -> None:
+    clip = shaken(0.6, pairs=48, seed=2)
+    frozen = np.where((np.arange(48) >= 44)[:, None, None], 0.0, clip.shift)
+    found = estimate_readout(replace(clip, shift=frozen))
+    assert found.determined, found.reason
+    assert found.gamma == pytest.approx(0.6, abs=0.02)

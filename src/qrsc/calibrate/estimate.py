@@ -51,7 +51,8 @@ INTERVAL = 2.0  # standard errors on either side of the estimate
 # determine gamma. Of 176 simulated clips, 93 are within it, and 95 % of these at most 0.027 off.
 MAX_HALF_WIDTH = 0.05
 MIN_CHANGE = 0.25
-# A clip with more repeated frames was re-timed, as from 24 to 30 frames per second.
+# A clip in which a larger part of the frames repeat the one before, here and there, was re-timed, as from 24 to 30
+# frames per second.
 MAX_REPEATED = 0.03
 # A global shutter need not be known that well: a readout within a tenth of a frame leaves little to correct.
 MAX_HALF_WIDTH_GLOBAL = 0.1
@@ -142,10 +143,11 @@ def estimate_readout(
         around: gamma to search around, if it is known approximately.
     """
     repeated = motions.repeated()
-    if repeated.mean() > MAX_REPEATED:
+    runs = int((repeated & ~np.roll(repeated, 1)).sum())  # a picture that freezes once was not re-timed
+    if runs > max(1.0, MAX_REPEATED * motions.pairs):
         kept = estimate_readout(motions.kept(~repeated), scan=scan, either_axis=either_axis, around=around)
         return replace(kept, determined=False, reason=_retimed(int(repeated.sum()), motions.pairs + 1))
-    # After a single repeated frame the picture moves by what was missed: neither pair says how fast.
+    # After a repeated frame the picture moves by what was missed: neither pair says how fast.
     motions = motions.without(repeated | np.roll(repeated, 1)) if repeated.any() else motions
     speed, change = _speed_and_change(motions)
     if motions.pairs < MIN_PAIRS:
