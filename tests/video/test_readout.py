@@ -12,16 +12,17 @@ from tests.videos import Recipe, make_video, texture_frames
 
 
 @pytest.mark.parametrize(
-    ("options", "warned"), [({"gamma": 0.5}, True), ({"readout_ms": 10.0}, True), ({"gamma": 0.0}, False)]
+    ("options", "warned"),
+    [(ReadoutOptions(gamma=0.5), True), (ReadoutOptions(readout_ms=10.0), True), (ReadoutOptions(gamma=0.0), False)],
 )
 def test_correcting_a_clip_that_its_camera_stabilised_is_said_to_be_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, float], warned: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ReadoutOptions, warned: bool
 ) -> None:
     source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(2)))
     figures = RecordedFigures(20.6, "GoPro Max", "HS HLevel", "GoPro metadata")
     monkeypatch.setattr("qrsc.video.readout.recorded_figures", lambda clip: figures)
     said: list[str] = []
-    choose_readout(source, probe(source), ReadoutOptions(**options), say=said.append)
+    choose_readout(source, probe(source), options, say=said.append)
     assert any("a plain rolling-shutter correction is wrong" in line for line in said) == warned
 
 

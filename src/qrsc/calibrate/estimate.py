@@ -19,6 +19,7 @@ import numpy.typing as npt
 from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.camera_model import CameraModel
 from qrsc.calibrate.cell_motions import ClipMotions
+from qrsc.calibrate.dropped_frames import dropped_every
 from qrsc.calibrate.fit_camera import fit_camera
 from qrsc.calibrate.gauss_newton import MAX_GAMMA as MAX_FITTED
 from qrsc.calibrate.gauss_newton import MIN_GAMMA as MIN_FITTED
@@ -146,7 +147,7 @@ def estimate_readout(
     runs = int((repeated & ~np.roll(repeated, 1)).sum())  # a picture that freezes once was not re-timed
     if runs > max(1.0, MAX_REPEATED * motions.pairs):
         kept = estimate_readout(motions.kept(~repeated), scan=scan, either_axis=either_axis, around=around)
-        return replace(kept, determined=False, reason=_retimed(int(repeated.sum()), motions.pairs + 1))
+        return _retimed(kept, f"{int(repeated.sum())} of {motions.pairs + 1} frames repeat the one before")
     # After a repeated frame the picture moves by what was missed: neither pair says how fast.
     motions = motions.without(repeated | np.roll(repeated, 1)) if repeated.any() else motions
     speed, change = _speed_and_change(motions)
@@ -181,7 +182,7 @@ def estimate_readout(
     elif not clear.direction:
         least = min(least, -high)
     objection = objection_to_interval(along, half) or _objection_to_scan(clear)
-    return Calibration(
+    found = Calibration(
         gamma=float(np.clip(along, 0.0, 1.0)),
         low=float(np.clip(least, 0.0, 1.0)),
         high=float(np.clip(high, 0.0, 1.0)),
@@ -197,6 +198,8 @@ def estimate_readout(
         curve_gammas=best.gammas,
         curve_costs=best.costs,
     )
+    period = dropped_every(motions)
+    return found if period is None else _retimed(found, f"a frame is missing after every {period} or so")
 
 
 def _fastest(motions: ClipMotions) -> float:
@@ -354,11 +357,10 @@ def _fits_better(costs: Array, others: Array, margin: float) -> bool:
     return bool(parts.sum() >= margin * math.sqrt(float(((parts - parts.mean()) ** 2).sum())))
 
 
-def _retimed(repeated: int, frames: int) -> str:
-    return (
-        f"{repeated} of {frames} frames repeat the one before: the clip was re-timed, and its frames do not lie at the "
-        "times that they were recorded at"
-    )
+def _retimed(found: Calibration, how: str) -> Calibration:
+    """An estimate from frames that do not lie at the times that they were recorded at."""
+    reason = f"{how}: the clip was re-timed, and its frames do not lie at the times that they were recorded at"
+    return replace(found, determined=False, low=0.0, least=min(found.least, 0.0), high=1.0, reason=reason)
 
 
 def explanation(change: float) -> str:
