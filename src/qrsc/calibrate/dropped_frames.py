@@ -21,23 +21,22 @@ MIN_STANDARD_ERRORS = 3.4
 MEDIANS = (0.5, 0.9)
 
 
-def dropped_every(motions: ClipMotions) -> int | None:
-    """From how many pairs of frames to how many a frame is missing; None if that is not to be seen."""
+def drops_frames(motions: ClipMotions) -> bool:
+    """Whether frames are missing at regular intervals, as far as that is to be seen: strong shake hides it."""
     weight = np.where(motions.weight > 0.05, motions.weight, 0.0)[..., None]
     mean = (weight * motions.shift).sum(1) / np.maximum(weight.sum(1), 1e-9)
     speeds = np.log(np.hypot(mean[:, 0], mean[:, 1]) + SLOWEST_PX)
     if len(speeds) < MIN_CYCLES * PERIODS[0]:
-        return None
+        return False
     excess = speeds[1:-1] - 0.5 * (speeds[:-2] + speeds[2:])
     spread = 1.48 * float(np.median(np.abs(excess - np.median(excess))))
     number = np.arange(len(excess))
-    found: dict[float, int] = {}
+    clearest = 0.0  # in standard errors
     for period in PERIODS:
         for phase in range(period):
             values = excess[number % period == phase]
             median = float(np.median(values)) if len(values) >= MIN_CYCLES else 0.0
             if MEDIANS[0] < median < MEDIANS[1]:
                 # The standard error of a median is 1.25 times that of a mean.
-                found[median * math.sqrt(len(values)) / max(1.25 * spread, 1e-9)] = period
-    clearest = max(found, default=0.0)
-    return found[clearest] if clearest > MIN_STANDARD_ERRORS else None
+                clearest = max(clearest, median * math.sqrt(len(values)) / max(1.25 * spread, 1e-9))
+    return clearest > MIN_STANDARD_ERRORS

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.camera_model import CameraModel
 from qrsc.calibrate.cell_motions import ClipMotions
-from qrsc.calibrate.dropped_frames import dropped_every
+from qrsc.calibrate.dropped_frames import drops_frames
 from qrsc.calibrate.fit_camera import fit_camera
 from qrsc.calibrate.gauss_newton import MAX_GAMMA as MAX_FITTED
 from qrsc.calibrate.gauss_newton import MIN_GAMMA as MIN_FITTED
@@ -198,8 +198,7 @@ def estimate_readout(
         curve_gammas=best.gammas,
         curve_costs=best.costs,
     )
-    period = dropped_every(motions)
-    return found if period is None else _retimed(found, f"a frame is missing after every {period} or so")
+    return _retimed(found, "frames are missing at regular intervals") if drops_frames(motions) else found
 
 
 def _fastest(motions: ClipMotions) -> float:
