@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--ablation", action="store_true")
     options = parser.parse_args()
-    textures = training_textures(options.photographs, options.device, variety=4, varieties=40)
+    textures = training_textures(options.photographs, options.device, variety=4, crops=40)
     numbers = [*range(options.clips), *range(FIRST_STILL, FIRST_STILL + options.still)]
     results, figures = [], []
     for number in numbers:

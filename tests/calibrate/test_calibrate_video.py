@@ -34,7 +34,7 @@ def test_progress_is_reported_for_every_frame_and_a_still_clip_stays_undetermine
     assert report.readout_ms is None
     assert (report.figures()["gamma"], report.figures()["frames"]) == (None, FRAMES)
     assert json.loads(json.dumps(report.figures()))["fps"] == 25.0
-    assert report.headline() == "not determined (0.00 to 1.00)"
+    assert report.headline() == "not determined (-1.00 to 1.00)"
     assert report.text().startswith("gamma     not determined")
 
 

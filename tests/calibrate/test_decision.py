@@ -11,19 +11,46 @@ import torch
 from qrsc.calibrate import decision as choose
 from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
+from qrsc.calibrate.recorded import RecordedFigures
 from qrsc.media.image_folder import write_frame
 
-NOTHING = np.zeros(0)
-FOUND = Calibration(0.52, 0.5, 0.54, "bottom-up", True, "it shakes", 8.0, 3.0, 60, NOTHING, NOTHING)
+NOTHING, CURVE = np.zeros(0), np.arange(3.0)
+FOUND = Calibration(
+    gamma=0.52,
+    low=0.5,
+    high=0.54,
+    least=0.5,
+    scan="bottom-up",
+    determined=True,
+    reason="it shakes",
+    speed=8.0,
+    change=3.0,
+    fastest=20.0,
+    error=0.01,
+    pairs=60,
+    curve_gammas=CURVE,
+    curve_costs=CURVE,
+)
+VAGUE = replace(FOUND, gamma=0.66, low=0.6, high=0.73, least=0.6, determined=False, reason="it hardly shakes")
 OPEN = replace(
-    FOUND, gamma=0.5, low=0.0, high=1.0, scan="top-down", determined=False, reason="the picture stands still"
+    FOUND,
+    gamma=0.5,
+    low=0.0,
+    high=1.0,
+    least=-1.0,
+    scan="top-down",
+    determined=False,
+    reason="the picture stands still",
+    fastest=0.4,
+    curve_gammas=NOTHING,
+    curve_costs=NOTHING,
 )
 
 
 @pytest.fixture
 def clip(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stands in for a clip on disk and its estimate; what `calibrate_clip` was asked comes to lie under `asked`."""
-    state: dict[str, Any] = {"found": FOUND, "camera": "", "asked": {}}
+    state: dict[str, Any] = {"found": FOUND, "camera": "", "asked": {}, "recorded": RecordedFigures()}
 
     def opened(path: Path, fps: float | None = None, info: object = None) -> ClipSource:
         return ClipSource(path, (1520, 2704), 29.97 if fps is None else fps, state["camera"])
@@ -31,10 +58,11 @@ def clip(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def calibrated(source: ClipSource, **asked: Any) -> Calibration:
         state["asked"] = asked
         found: Calibration = state["found"]
-        return found
+        return found if asked["scan"] is None else replace(found, scan=asked["scan"], least=max(0.0, found.least))
 
     monkeypatch.setattr(choose, "open_clip", opened)
     monkeypatch.setattr(choose, "calibrate_clip", calibrated)
+    monkeypatch.setattr(choose, "recorded_figures", lambda clip: state["recorded"])
     return state
 
 
@@ -57,6 +85,53 @@ def test_a_global_shutter_is_passed_through(clip: dict[str, Any]) -> None:
     assert "nothing to correct" in result.message
 
 
+# --- a clip that does not determine its readout ---
+
+
+def test_the_most_probable_gamma_and_scan_of_a_vague_clip_are_used(clip: dict[str, Any]) -> None:
+    clip["found"] = VAGUE
+    result = chosen()
+    assert (result.readout.gamma, result.readout.scan) == (0.66, "bottom-up")
+    assert "it hardly shakes" in result.message
+    assert "(0.60 to 0.73)" in result.message
+    # 20 px per frame, gamma off by up to 0.07, half of it at the first and last row
+    assert "up to 0.7 px off" in result.message
+    assert "matters little" not in result.message
+
+
+def test_it_matters_little_only_below_half_a_pixel(clip: dict[str, Any]) -> None:
+    clip["found"] = replace(VAGUE, fastest=10.0)
+    assert "it matters little: rows are at most 0.35 px off" in chosen().message
+
+
+def test_an_interval_with_both_directions_gets_less_or_nothing(clip: dict[str, Any]) -> None:
+    clip["found"] = replace(VAGUE, gamma=0.4, low=0.0, high=0.9, least=-0.1)
+    less = chosen()
+    # The standard error is 0.25: 1 - (0.25 / 0.4)^2 of 0.4.
+    assert less.readout.gamma == pytest.approx(0.4 * (1.0 - (0.25 / 0.4) ** 2))
+    assert less.readout.scan == "bottom-up"
+    clip["found"] = replace(VAGUE, gamma=0.1, low=0.0, high=0.4, least=-0.2)
+    none = chosen()
+    assert none.nothing_to_correct
+    assert "leaving the clip as it is" in none.message
+    assert "px off" in none.message
+
+
+def test_a_still_clip_gets_little(clip: dict[str, Any]) -> None:
+    clip |= {"found": OPEN, "camera": "Unheard Of 3000"}
+    result = chosen(scan="left-right")
+    assert (result.readout.gamma, result.readout.scan) == (choose.LITTLE, "left-right")
+    assert "stands still" in result.message
+    assert "Unheard Of 3000" in result.message
+    assert "at most 0.14 px off" in result.message  # 0.4 px, gamma off by up to 0.7, half of it
+
+
+def test_a_still_portrait_clip_is_left_alone(clip: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    clip["found"] = OPEN
+    monkeypatch.setattr(ClipSource, "turned_in_pixels", True)
+    assert chosen().nothing_to_correct
+
+
 def test_the_camera_that_the_file_names_helps_an_open_clip(clip: dict[str, Any]) -> None:
     clip |= {"found": OPEN, "camera": "GoPro HERO5 Black"}
     result = chosen()
@@ -64,13 +139,57 @@ def test_the_camera_that_the_file_names_helps_an_open_clip(clip: dict[str, Any])
     assert "GoPro HERO5 Black" in result.message
 
 
-@pytest.mark.parametrize("camera", ["", "Unheard Of 3000"])
-def test_otherwise_a_guess_with_a_warning(clip: dict[str, Any], camera: str) -> None:
-    clip |= {"found": OPEN, "camera": camera}
-    result = chosen(scan="left-right")
-    assert (result.readout.gamma, result.readout.scan) == (0.6, "left-right")
-    assert "stands still" in result.message
-    assert "assumed" in result.message
+def test_the_table_does_not_overrule_what_the_clip_rules_out(clip: dict[str, Any]) -> None:
+    clip |= {"found": VAGUE, "camera": "GoPro HERO5 Black"}
+    result = chosen()
+    assert (result.readout.gamma, result.readout.scan) == (0.66, "bottom-up")
+    assert "not within what the clip allows" in result.message
+
+
+# --- the file's own figure ---
+
+
+def test_the_files_own_figure_comes_before_the_clip_which_confirms_it(clip: dict[str, Any]) -> None:
+    clip["recorded"] = RecordedFigures(17.5, "GoPro HERO9 Black", origin="GoPro metadata")
+    result = chosen()
+    assert result.readout.gamma == pytest.approx(17.5 * 29.97 / 1000)
+    assert result.readout.scan == "bottom-up"
+    assert "17.50 ms" in result.message
+    assert "the clip agrees: gamma 0.520" in result.message
+
+
+def test_of_two_figures_that_disagree_the_smaller_is_used_and_both_are_named(clip: dict[str, Any]) -> None:
+    clip["recorded"] = RecordedFigures(25.0, origin="GoPro metadata")
+    result = chosen()
+    assert result.readout.gamma == 0.52
+    assert "25.00 ms" in result.message
+    assert "the clip disagrees: gamma 0.520" in result.message
+    clip["recorded"] = RecordedFigures(10.0, origin="GoPro metadata")
+    assert chosen().readout.gamma == pytest.approx(10.0 * 29.97 / 1000)
+
+
+def test_the_files_own_figure_stands_where_the_clip_is_open(clip: dict[str, Any]) -> None:
+    clip |= {"found": OPEN, "recorded": RecordedFigures(20.6, origin="GoPro metadata")}
+    result = chosen()
+    assert result.readout.gamma == pytest.approx(20.6 * 29.97 / 1000)
+    assert "cannot confirm it, since the picture stands still" in result.message
+
+
+def test_a_figure_that_does_not_fit_between_two_frames_is_not_used(clip: dict[str, Any]) -> None:
+    clip["recorded"] = RecordedFigures(20.6, origin="GoPro metadata")
+    assert chosen(fps=120.0).readout.gamma == 0.52
+
+
+def test_a_clip_that_the_camera_stabilised_is_left_alone(clip: dict[str, Any]) -> None:
+    clip["recorded"] = RecordedFigures(20.6, "GoPro Max", "HS HLevel", "GoPro metadata")
+    result = chosen()
+    assert result.nothing_to_correct
+    assert "HS HLevel" in result.message
+    assert "a plain rolling-shutter correction is wrong" in result.message
+    assert clip["asked"] == {}, "there was no need to look at its motion"
+
+
+# --- a named camera ---
 
 
 def test_a_named_camera_is_refined_by_the_clip(clip: dict[str, Any]) -> None:

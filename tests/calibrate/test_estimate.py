@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from qrsc.calibrate import estimate
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.estimate import estimate_readout
 
@@ -112,3 +114,54 @@ def test_a_known_scan_and_neighbourhood_are_kept(shaken: Shaken) -> None:
     assert found.determined
     assert found.gamma == pytest.approx(0.6, abs=0.015)
     assert np.all(found.curve_gammas > -0.2)
+
+
+def test_a_readout_against_the_given_scan_is_none(shaken: Shaken) -> None:
+    upwards = shaken(0.12, seed=8).flipped()
+    found = estimate_readout(upwards, scan="top-down")
+    assert found.gamma == 0.0
+    assert found.least < -0.05
+    free = estimate_readout(upwards)
+    assert (free.scan, free.both_directions) == ("bottom-up", False)
+    assert free.gamma == pytest.approx(0.12, abs=0.03)
+
+
+def test_the_worst_change_is_that_of_the_farther_end_of_the_interval(shaken: Shaken) -> None:
+    found = replace(estimate_readout(shaken(0.6, pairs=5)), least=-0.2, high=0.7, fastest=10.0)
+    assert found.worst_change(0.5) == pytest.approx(0.5 * 10.0 * 0.7)
+    assert found.worst_change(0.1) == pytest.approx(0.5 * 10.0 * 0.6)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "starts", "expected"),
+    [
+        ([0.3], [0.1], (-0.3, 0.01)),
+        ([-0.12, 0.25], [0.1, 0.12], (0.25, 0.01)),
+        ([-0.12, -0.12], [0.1, 0.12], (-0.1, np.inf)),
+        ([1.1], [0.1], (-0.1, np.inf)),
+    ],
+)
+def test_a_fit_at_the_end_of_its_range_starts_again_or_means_nothing(
+    shaken: Shaken,
+    monkeypatch: pytest.MonkeyPatch,
+    fitted: list[float],
+    starts: list[float],
+    expected: tuple[float, float],
+) -> None:
+    asked: list[float] = []
+
+    def fit_camera(model: object, gamma: float) -> tuple[SimpleNamespace, float]:
+        asked.append(gamma)
+        return SimpleNamespace(gamma=fitted[len(asked) - 1]), 0.01
+
+    monkeypatch.setattr(estimate, "fit_camera", fit_camera)
+    search = estimate._CoarseSearch("rows", np.zeros(1), np.zeros(1), -0.1, np.zeros(1), True)
+    assert estimate._refined(search, shaken(0.25, pairs=12)) == expected
+    assert asked == starts
+
+
+def test_an_estimate_at_the_end_of_the_range_could_be_anything(shaken: Shaken, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_refined", lambda search, motions: (1.0, np.inf))
+    found = estimate_readout(shaken(0.6, pairs=20))
+    assert (found.determined, found.least, found.high) == (False, -1.0, 1.0)
+    assert "no gamma from 0 to 1 fits" in found.reason

@@ -70,3 +70,10 @@ def test_cameras_lists_and_filters() -> None:
     rows = json.loads(CliRunner().invoke(app, ["cameras", "hero5 black", "--json"]).stdout)
     assert {row["model"] for row in rows} == {"HERO5 Black"}
     assert CliRunner().invoke(app, ["cameras", "qqqqzzzz"]).exit_code == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_cameras_does_not_list_others_for_an_unknown_one(options: list[str]) -> None:
+    result = CliRunner().invoke(app, ["cameras", "iphone 13", *options])
+    assert result.exit_code == 2
+    assert result.output.startswith("error: the camera 'iphone 13' is not known; nearest: Apple iPhone 12, ")

@@ -10,7 +10,9 @@ from qrsc.calibrate.calibrate_clip import MOST_FRAMES, calibrate_clip
 from qrsc.calibrate.camera_table import CameraMode, choose_mode
 from qrsc.calibrate.curve_plot import write_curve
 from qrsc.calibrate.grey_frames import open_clip
+from qrsc.calibrate.recorded import recorded_figures
 from qrsc.calibrate.report import CalibrationReport
+from qrsc.calibrate.shown_scan import stored_scan
 from qrsc.calibrate.sweep import sweep_gammas, sweep_sheet
 from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import write_frame
@@ -34,7 +36,7 @@ def calibrate_video(
 
     Args:
         source: a video, or a folder of images.
-        scan: direction of the stored frames. None finds it along their shorter side, `any` along both sides.
+        scan: direction in the picture as seen. None finds it along the shorter side of the frames, `any` along both.
         camera: name of a camera in the table; gamma is searched around its value.
         fps: frame rate of the recording; that of the file if None.
         plot: PNG to write the residual curve to.
@@ -56,16 +58,18 @@ def calibrate_video(
     others: list[CameraMode] = []
     if camera is not None:
         mode, others = choose_mode(camera, size=clip.size, fps=clip.fps)
+    recorded = recorded_figures(clip)
     found = calibrate_clip(
         clip,
-        scan=None if scan == "any" else scan,
+        scan=None if scan is None or scan == "any" else stored_scan(scan, clip.matrix),
         either_axis=scan == "any",
         around=None if mode is None else mode.gamma(clip.fps),
+        gyro=recorded.gyro,
         advance=Stage("calibrating", MOST_FRAMES, progress, cancel).advance,
     )
-    report = CalibrationReport(source, found, clip.fps, mode, tuple(others))
+    report = CalibrationReport(source, found, clip.fps, mode, tuple(others), clip.matrix, recorded)
     if plot is not None:
-        write_curve(plot, found, f"{source.name}: {report.headline()}")
+        write_curve(plot, report.calibration, f"{source.name}: {report.headline()}")
     if sweep is not None:
         sheet = sweep_sheet(clip, sweep_gammas(found.gamma), found.scan)
         with atomic_file(sweep) as work:

@@ -18,7 +18,6 @@ from typing import Any
 # Relative tolerances of the clip's size and rate to those of a row.
 SIZE_TOLERANCE = 0.02
 RATE_TOLERANCE = 0.03
-MIN_SIMILARITY = 0.6  # of a misspelt name, as `difflib` measures it
 # Rows of one camera whose readouts differ by a smaller fraction agree.
 AGREEMENT = 0.05
 
@@ -83,57 +82,73 @@ def all_modes() -> tuple[CameraMode, ...]:
 
 
 def find_modes(query: str, *, size: tuple[int, int] | None = None, fps: float | None = None) -> list[CameraMode]:
-    """The modes of the cameras whose names match a query best.
-
-    A name matches if it contains all words of the query (`a7 iv` matches `Sony A7 IV`, `gopro 9` matches `GoPro HERO9
-    Black`); if none does, similar spellings match.
+    """The modes of all cameras whose names contain the words of a query: a search, for people to choose from.
 
     Args:
-        query: name, or parts of it; an empty one matches everything.
+        query: words of the name, whole or shortened (`gopro 5 bl`); an empty query matches everything.
         size: `(height, width)` of the clip: only modes of this size, portrait or landscape.
         fps: only modes of this frame rate.
     """
-    table = all_modes()
     words = _words(query)
-    found = [mode for mode in table if all(_contains(_words(mode.name), word) for word in words)]
-    exact = [mode for mode in found if "".join(_words(mode.name)).endswith("".join(words))]
-    found = exact or found
+    found = [mode for mode in all_modes() if all(_contains(_words(mode.name), word) for word in words)]
+    return _fitting([mode for mode in found if _is_model(mode, words)] or found, size, fps)
+
+
+def model_modes(name: str) -> list[CameraMode]:
+    """The modes of exactly this model, however its name is spaced, hyphenated and capitalised; the brand is optional.
+
+    Raises:
+        ValueError: the table does not have this model; the message names the nearest ones.
+    """
+    words = _words(name)
+    found = [mode for mode in all_modes() if _is_model(mode, words)]
     if not found:
-        names = {"".join(_words(mode.name)): mode.name for mode in table}
-        names |= {"".join(_words(mode.model)): mode.name for mode in table}
-        close = difflib.get_close_matches("".join(words), list(names), n=3, cutoff=MIN_SIMILARITY)
-        wanted = {names[name] for name in close}
-        found = [mode for mode in table if mode.name in wanted]
-    if size is not None:
-        found = [mode for mode in found if _same_size(mode, size)]
-    if fps is not None:
-        found = [mode for mode in found if abs(mode.fps - fps) <= RATE_TOLERANCE * fps]
+        raise ValueError(
+            f"the camera {name!r} is not known; nearest: {', '.join(nearest_names(name))}. Readouts of other models "
+            "differ: give --readout in milliseconds, or leave the camera out to have the readout found in the clip. "
+            "`qrsc cameras` lists all."
+        )
     return found
 
 
-def choose_mode(query: str, *, size: tuple[int, int], fps: float | None) -> tuple[CameraMode, list[CameraMode]]:
+def nearest_names(query: str, count: int = 3) -> list[str]:
+    """The names in the table that are most like a query: first those with its words, then by spelling."""
+    words = _words(query)
+    joined = "".join(words)
+    names = {mode.name: mode for mode in all_modes()}
+
+    def likeness(name: str) -> tuple[int, float]:
+        own = _words(name)
+        shared = sum(word in own for word in words)
+        spelt = max(
+            difflib.SequenceMatcher(None, joined, "".join(_words(text))).ratio() for text in (name, names[name].model)
+        )
+        return shared, spelt
+
+    ranked = sorted(names, key=likeness, reverse=True)
+    distinct = {"".join(_words(name)): name for name in reversed(ranked)}
+    return [name for name in ranked if distinct["".join(_words(name))] == name][:count]
+
+
+def choose_mode(name: str, *, size: tuple[int, int], fps: float | None) -> tuple[CameraMode, list[CameraMode]]:
     """The mode that a clip was most likely recorded in, and others with another readout that are possible.
 
     Args:
-        query: name of the camera.
+        name: the model, as `model_modes` takes it.
         size: `(height, width)` of the clip.
         fps: its frame rate, or None if it is not known.
 
     Raises:
-        ValueError: no such camera, or none of its modes has this size and rate; the message lists what there is.
+        ValueError: the table does not have this model, or none of its modes has this size and rate; the message lists
+            what there is.
     """
-    named = find_modes(query)
-    if not named:
-        raise ValueError(
-            f"no camera called {query!r} in the table; `qrsc cameras` lists them. Or leave the camera out: the readout "
-            "is then estimated from the clip."
-        )
-    fitting = find_modes(query, size=size, fps=fps)
+    named = model_modes(name)
+    fitting = _fitting(named, size, fps)
     if not fitting:
         known = "; ".join(str(mode) for mode in named[:4]) + ("; ..." if len(named) > 4 else "")
         at = "" if fps is None else f" at {fps:g} fps"
         raise ValueError(
-            f"no readout time is known for {query!r} recording {size[1]}x{size[0]}{at}. Known: {known}. "
+            f"no readout time is known for {name!r} recording {size[1]}x{size[0]}{at}. Known: {known}. "
             "Give --readout in milliseconds, or leave the camera out."
         )
     best = max(fitting, key=lambda mode: (mode.profiles, -mode.spread_ms))
@@ -161,7 +176,21 @@ def modes_text(modes: Sequence[CameraMode]) -> str:
 
 def _words(name: str) -> list[str]:
     """Words of a name in lower case, split between letters and digits: `HERO9 Black` is hero, 9, black."""
-    return re.findall(r"[a-z]+|\d+", name.casefold())
+    return re.findall(r"[^\W\d_]+|\d+", name.casefold())
+
+
+def _is_model(mode: CameraMode, words: list[str]) -> bool:
+    """Whether words are the whole name of a model, with or without its brand."""
+    return bool(words) and "".join(words) in ("".join(_words(mode.model)), "".join(_words(mode.name)))
+
+
+def _fitting(modes: list[CameraMode], size: tuple[int, int] | None, fps: float | None) -> list[CameraMode]:
+    """The modes of a size and a frame rate, where these are given."""
+    return [
+        mode
+        for mode in modes
+        if (size is None or _same_size(mode, size)) and (fps is None or abs(mode.fps - fps) <= RATE_TOLERANCE * fps)
+    ]
 
 
 def _contains(words: list[str], word: str) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from qrsc.calibrate.cells import GRID, Array, CellMotions, Flow, GradientFrame, Grey, cell_motions, gradient_frame
 from qrsc.flow.dis import Preset, landing, search
@@ -22,6 +23,10 @@ PRESET: Preset = "fast"
 # A median flow longer than this fraction of the width initialises the flow of the next pair as well.
 LONG = 0.04
 THREADS = 2  # pairs that are processed concurrently
+# A frame repeats the one before if nine of ten cells move by fewer pixels, or by a smaller part of what is usual in the
+# clip, and that is enough to tell. Repeated frames that were compressed again move by a few hundredths of a pixel.
+REPEATED_PX, REPEATED_PART = 0.05, 0.02
+MOVING_PX = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,28 @@ class ClipMotions:
         medians: Array = np.nanmedian(seen, axis=1) if kept.any() else np.zeros((0, 2))
         return medians
 
+    def part(self, start: int, end: int) -> ClipMotions:
+        """The pairs from `start` up to `end`."""
+        return self.kept(slice(start, end))
+
+    def kept(self, pairs: slice | npt.NDArray[np.bool_]) -> ClipMotions:
+        """Some of the pairs, as if they followed each other."""
+        return ClipMotions(self.position[pairs], self.shift[pairs], self.weight[pairs], self.size, self.grid)
+
+    def without(self, pairs: npt.NDArray[np.bool_]) -> ClipMotions:
+        """All pairs, but the marked ones `[P]` say nothing, as at a cut."""
+        return replace(self, weight=np.where(pairs[:, None], 0.0, self.weight))
+
+    def repeated(self) -> npt.NDArray[np.bool_]:
+        """The pairs `[P]` whose second frame repeats the first, in a clip that moves."""
+        lengths = np.where(self.weight > 0.05, np.hypot(self.shift[..., 0], self.shift[..., 1]), np.nan)
+        seen = ~np.isnan(lengths).all(1)
+        nearly_all, typical = np.full(self.pairs, np.inf), np.zeros(self.pairs)
+        nearly_all[seen] = np.nanquantile(lengths[seen], 0.9, axis=1)
+        typical[seen] = np.nanmedian(lengths[seen], axis=1)
+        usual = float(np.median(typical[seen])) if seen.any() else 0.0
+        return (nearly_all < max(REPEATED_PX, REPEATED_PART * usual)) & (usual > MOVING_PX)
+
     def most_active(self, pairs: int) -> ClipMotions:
         """The run of so many consecutive pairs over which the motion changes most."""
         if self.pairs <= pairs:
@@ -62,8 +89,7 @@ class ClipMotions:
         middle = np.median(self.shift, axis=1)
         changes = np.concatenate([[0.0], np.cumsum(np.minimum(np.hypot(*np.diff(middle, axis=0).T), 20.0))])
         start = int((changes[pairs - 1 :] - changes[: len(changes) - pairs + 1]).argmax())
-        part = slice(start, start + pairs)
-        return ClipMotions(self.position[part], self.shift[part], self.weight[part], self.size, self.grid)
+        return self.part(start, start + pairs)
 
     def transposed(self) -> ClipMotions:
         """The motions of the clip with rows and columns of its frames exchanged."""

@@ -1,20 +1,32 @@
-"""The readout of a clip when none is given: from the clip itself, else from its camera, else a typical value."""
+"""The readout of a clip when none is given: from the file, else the clip, else the table of cameras, else little.
+
+Convention
+    Scans in messages are those of the picture as seen; those of a `Readout` are of the stored frames.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qrsc.calibrate.calibrate_clip import calibrate_clip
 from qrsc.calibrate.camera_table import CameraMode, choose_mode
-from qrsc.calibrate.estimate import Calibration
+from qrsc.calibrate.estimate import GLOBAL_GAMMA, INTERVAL, Calibration
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
+from qrsc.calibrate.gyro import gyro_in_words
+from qrsc.calibrate.recorded import RecordedFigures, recorded_figures, stabilisation_warning
+from qrsc.calibrate.shown_scan import scan_in_words
 from qrsc.media.probe import ClipInfo
 from qrsc.timing import Readout, Scan
 
-# In the middle of the readouts of phones (0.3 to 0.9 at 30 fps), which makes the mean error smallest.
-GUESS = 0.6
+# Where nothing is known: the low end of the readouts of phones (0.3 to 0.9 at 30 fps). It leaves less distortion than
+# there was for every gamma above 0.15, where a typical 0.6 needs one above 0.3.
+LITTLE = 0.3
+# A figure of the file agrees with the clip within its interval and this much beside it: figures are rounded, and count
+# blank rows or not.
+FILE_TOLERANCE = 0.03
+NEGLIGIBLE_PX = 0.5  # by which rows may be off for gamma to matter little
 
 
 @dataclass(frozen=True)
@@ -24,7 +36,8 @@ class ChosenReadout:
     Attributes:
         readout: to correct with.
         message: what was taken and why.
-        nothing_to_correct: the clip comes from a global shutter, or was corrected before.
+        nothing_to_correct: the clip is better left as it is: it comes from a global shutter, was corrected or
+            stabilised before, or too little is known about it.
     """
 
     readout: Readout
@@ -46,70 +59,144 @@ def readout_for_clip(
     Args:
         source: a video, or a folder of images.
         camera: its camera, if the user named one; the estimate is then limited to values near the camera's.
-        scan: its direction, if known; estimated if not.
+        scan: its direction in the stored frames, if known; estimated if not.
         fps: its frame rate, in place of the file's own or where there is none.
         info: of a video that has been probed before.
         advance: called for every frame that is read.
     """
     clip = open_clip(source, fps, info)
+    recorded = recorded_figures(clip)
     if camera is not None:
         mode, others = choose_mode(camera, size=clip.size, fps=clip.fps)
-        found = calibrate_clip(clip, scan=scan, around=mode.gamma(clip.fps), advance=advance)
-        return _by_camera(mode, others, found, clip, scan)
-    found = calibrate_clip(clip, scan=scan, advance=advance)
+        found = calibrate_clip(clip, scan=scan, around=mode.gamma(clip.fps), gyro=recorded.gyro, advance=advance)
+        return _by_camera(mode, others, found, clip)
+    if recorded.stabilisation:
+        return _left_alone(f"{stabilisation_warning(recorded)} It is left as it is; --readout corrects it nevertheless")
+    found = calibrate_clip(clip, scan=scan, gyro=recorded.gyro, advance=advance)
+    return _with_gyro(_by_clip(clip, recorded, found), found)
+
+
+def _by_clip(clip: ClipSource, recorded: RecordedFigures, found: Calibration) -> ChosenReadout:
+    """The choice from the file's own figure and what was found in the clip."""
     if found.is_global:
-        return ChosenReadout(
-            Readout(0.0, found.scan),
+        return _left_alone(
             f"nothing to correct: the rows of this clip are exposed together (gamma {found.gamma:.2f}, at most "
-            f"{found.high:.2f}); it comes from a global shutter or was corrected before",
-            nothing_to_correct=True,
+            f"{found.high:.2f}); it comes from a global shutter or was corrected before{_beside_the_clip(recorded)}"
         )
+    if recorded.readout_ms is not None and clip.fps is not None:
+        gamma = recorded.readout_ms * clip.fps / 1000.0
+        if gamma <= 1.0:
+            return _by_file(recorded, gamma, found, clip)
     if found.determined:
-        return ChosenReadout(
-            Readout(found.gamma, found.scan),
-            f"readout found in the clip: gamma {found.gamma:.3f} ({found.low:.3f} to {found.high:.3f})"
-            f"{_in_milliseconds(found.gamma, clip)}, {found.scan}",
-        )
-    return _undetermined(clip, found, scan)
+        return ChosenReadout(Readout(found.gamma, found.scan), f"readout found in the clip: {_in_words(found, clip)}")
+    return _undetermined(clip, recorded, found)
 
 
-def _by_camera(
-    mode: CameraMode, others: list[CameraMode], found: Calibration, clip: ClipSource, scan: Scan | None
-) -> ChosenReadout:
+def _by_camera(mode: CameraMode, others: list[CameraMode], found: Calibration, clip: ClipSource) -> ChosenReadout:
     known = mode.gamma(clip.fps)
     if found.determined and not found.is_global:
         return ChosenReadout(
             Readout(found.gamma, found.scan),
-            f"{mode} (gamma {known:.3f}), refined by the clip to gamma {found.gamma:.3f} "
-            f"({found.low:.3f} to {found.high:.3f}), {found.scan}",
+            f"{mode} (gamma {known:.3f}), refined by the clip to {_in_words(found, clip)}",
         )
     also = f"; it might also be {' or '.join(f'{other.readout_ms:g} ms' for other in others[:3])}" if others else ""
+    shows = "the clip shows no readout at all" if found.is_global else found.reason
     return ChosenReadout(
-        Readout(known, scan or "top-down"),
-        f"{mode}: gamma {known:.3f} taken as it stands in the table, since {found.reason}{also}",
+        Readout(known, found.scan),
+        f"{mode}: gamma {known:.3f} taken as it stands in the table, {scan_in_words(found.scan, clip.matrix)}, since "
+        f"{shows}{also}",
     )
 
 
-def _undetermined(clip: ClipSource, found: Calibration, scan: Scan | None) -> ChosenReadout:
-    unknown = ""
-    if clip.camera:
+def _by_file(recorded: RecordedFigures, gamma: float, found: Calibration, clip: ClipSource) -> ChosenReadout:
+    """The file's own figure, checked against the clip."""
+    said = f"readout by the file itself ({recorded.origin}): {recorded.readout_ms:.2f} ms, gamma {gamma:.3f}"
+    scan = scan_in_words(found.scan, clip.matrix)
+    if not found.determined:
+        return ChosenReadout(
+            Readout(gamma, found.scan), f"{said}, {scan}; the clip cannot confirm it, since {found.reason}"
+        )
+    if found.low - FILE_TOLERANCE <= gamma <= found.high + FILE_TOLERANCE:
+        return ChosenReadout(Readout(gamma, found.scan), f"{said}; the clip agrees: {_in_words(found, clip)}")
+    # Either may be wrong: the file's where it means the whole sensor, the clip's where its motion misleads.
+    less = min(gamma, found.gamma)
+    return ChosenReadout(
+        Readout(less, found.scan),
+        f"{said}; the clip disagrees: {_in_words(found, clip)}. The smaller one is used, which is safer; give "
+        "--readout if you know better",
+    )
+
+
+def _undetermined(clip: ClipSource, recorded: RecordedFigures, found: Calibration) -> ChosenReadout:
+    """The table's value if the file names its camera, else the most probable one, else little or nothing."""
+    opening = f"the clip does not determine its readout: {found.reason}."
+    named = clip.camera or recorded.camera
+    if named:
         try:
-            mode, _ = choose_mode(clip.camera, size=clip.size, fps=clip.fps)
+            mode, _ = choose_mode(named, size=clip.size, fps=clip.fps)
         except ValueError:
-            unknown = f" The file names a {clip.camera}, but the table has no readout of it at this size and rate."
+            opening += f" The file names a {named}, but the table has no readout of it at this size and rate."
         else:
             known = mode.gamma(clip.fps)
-            return ChosenReadout(
-                Readout(known, scan or "top-down"),
-                f"the clip does not determine its readout ({found.reason}); the file names a {clip.camera}: "
-                f"{mode}, gamma {known:.3f}",
-            )
+            if found.low <= known <= found.high:
+                return ChosenReadout(
+                    Readout(known, found.scan),
+                    f"{opening} The file names a {named}, whose readout is in the table: {mode}, gamma {known:.3f}, "
+                    f"{scan_in_words(found.scan, clip.matrix)}; {_consequence(found, known)}",
+                )
+            opening += f" The table's readout of a {named}, gamma {known:.2f}, is not within what the clip allows."
+    gamma, why = _safest(clip, found)
+    if gamma < GLOBAL_GAMMA:
+        return _left_alone(f"{opening} {why}; {_consequence(found, 0.0)}; give --readout, --gamma or --camera")
     return ChosenReadout(
-        Readout(GUESS, scan or "top-down"),
-        f"the clip does not determine its readout: {found.reason}.{unknown} gamma {GUESS} is assumed, and it matters "
-        "little where the motion is steady or small; give --readout, --gamma or --camera if you know better",
+        Readout(gamma, found.scan),
+        f"{opening} {why}: gamma {gamma:.2f}, {scan_in_words(found.scan, clip.matrix)}; {_consequence(found, gamma)}; "
+        "give --readout, --gamma or --camera if you know better",
     )
 
 
-def _in_milliseconds(gamma: float, clip: ClipSource) -> str:
-    return "" if clip.fps is None else f", {1000.0 * gamma / clip.fps:.2f} ms at {clip.fps:g} fps"
+def _safest(clip: ClipSource, found: Calibration) -> tuple[float, str]:
+    """The gamma with the smallest error on average, and why it is that one."""
+    if not found.both_directions and found.measured:
+        return found.gamma, f"The most probable one ({found.low:.2f} to {found.high:.2f}) is used"
+    if found.measured:
+        # The positive-part James-Stein estimator: less error on average than the most probable value, and none where
+        # that is within one standard error of 0.
+        error = (found.gamma - found.least) / INTERVAL
+        part = max(0.0, 1.0 - (error / max(found.gamma, 1e-6)) ** 2)
+        why = f"Even the direction is open ({found.least:.2f} to {found.high:.2f}, negative against the scan), so that "
+        if part * found.gamma < GLOBAL_GAMMA:
+            return 0.0, why + "leaving the clip as it is is safest"
+        return part * found.gamma, why + f"a part of the most probable {found.gamma:.2f} is safest"
+    if found.both_directions and clip.turned_in_pixels:
+        return 0.0, "It was probably turned in its pixels, either way, so that leaving it as it is is safest"
+    return LITTLE, "A small correction is safest, which no usual camera makes worse"
+
+
+def _consequence(found: Calibration, gamma: float) -> str:
+    """How much it matters that gamma is not known, by the measured motion."""
+    worst = found.worst_change(gamma)
+    if worst < NEGLIGIBLE_PX:
+        return f"it matters little: rows are at most {worst:.2f} px off over that interval"
+    return f"rows of the fastest parts may be up to {worst:.1f} px off over that interval"
+
+
+def _with_gyro(chosen: ChosenReadout, found: Calibration) -> ChosenReadout:
+    return chosen if found.gyro is None else replace(chosen, message=f"{chosen.message}. {gyro_in_words(found.gyro)}")
+
+
+def _left_alone(message: str) -> ChosenReadout:
+    return ChosenReadout(Readout(0.0), message, nothing_to_correct=True)
+
+
+def _in_words(found: Calibration, clip: ClipSource) -> str:
+    milliseconds = "" if clip.fps is None else f", {1000.0 * found.gamma / clip.fps:.2f} ms at {clip.fps:g} fps"
+    interval = f"gamma {found.gamma:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return f"{interval}{milliseconds}, {scan_in_words(found.scan, clip.matrix)}"
+
+
+def _beside_the_clip(recorded: RecordedFigures) -> str:
+    """What the file says where the clip shows no readout."""
+    if recorded.readout_ms is None:
+        return ""
+    return f", although its file gives a readout of {recorded.readout_ms:.2f} ms ({recorded.origin})"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from qrsc.calibrate.camera_table import CameraMode
 from qrsc.calibrate.curve_plot import curve_text
 from qrsc.calibrate.estimate import Calibration
+from qrsc.calibrate.gyro import gyro_in_words
+from qrsc.calibrate.recorded import RecordedFigures, stabilisation_warning
+from qrsc.calibrate.shown_scan import as_shown, scan_in_words, turning
+from qrsc.media.orientation import IDENTITY, Matrix
 
 
 @dataclass(frozen=True)
@@ -17,17 +21,26 @@ class CalibrationReport:
 
     Attributes:
         source: the clip.
-        calibration: what was found.
+        stored: what was found, in terms of the stored frames.
         fps: frame rate of the clip; None if it is not known.
         camera: mode of the named camera whose gamma the search started from, if one was named.
         other_cameras: other modes of that camera that the clip may have been recorded in.
+        matrix: how the stored frames are turned for display.
+        recorded: what the file itself says.
     """
 
     source: Path
-    calibration: Calibration
+    stored: Calibration
     fps: float | None
     camera: CameraMode | None = None
     other_cameras: tuple[CameraMode, ...] = ()
+    matrix: Matrix = IDENTITY
+    recorded: RecordedFigures = field(default_factory=RecordedFigures)
+
+    @property
+    def calibration(self) -> Calibration:
+        """What was found, in terms of the picture as seen."""
+        return as_shown(self.stored, self.matrix)
 
     @property
     def readout_ms(self) -> float | None:
@@ -42,8 +55,15 @@ class CalibrationReport:
             "gamma": round(found.gamma, 4) if found.determined else None,
             "low": round(found.low, 4),
             "high": round(found.high, 4),
+            "least": round(found.least, 4),
+            "most_probable": round(found.gamma, 4) if found.measured else None,
             "readout_ms": None if milliseconds is None else round(milliseconds, 3),
             "scan": found.scan,
+            "stored_scan": self.stored.scan,
+            "turned": turning(self.matrix),
+            "file_readout_ms": self.recorded.readout_ms,
+            "stabilisation": self.recorded.stabilisation,
+            "gyro_correlation": None if found.gyro is None else round(found.gyro, 3),
             "determined": found.determined,
             "reason": found.reason,
             "fps": self.fps,
@@ -56,7 +76,7 @@ class CalibrationReport:
         """The result in one line."""
         found = self.calibration
         if not found.determined:
-            return f"not determined ({found.low:.2f} to {found.high:.2f})"
+            return f"not determined ({found.least:.2f} to {found.high:.2f})"
         return f"gamma {found.gamma:.3f} ({found.low:.3f} to {found.high:.3f}), {found.scan}"
 
     def text(self) -> str:
@@ -64,6 +84,7 @@ class CalibrationReport:
         found = self.calibration
         lines = [
             *self._gamma_lines(),
+            *self._file_lines(),
             f"why       {found.reason}",
             f"motion    {found.speed:.1f} px per frame, changing by {found.change:.1f}, over {found.pairs + 1} frames",
         ]
@@ -80,9 +101,27 @@ class CalibrationReport:
         if found.is_global:
             return [f"gamma     {found.gamma:.3f} (at most {found.high:.3f}): a global shutter, nothing to correct"]
         if not found.determined:
-            return [f"gamma     not determined: somewhere from {found.low:.2f} to {found.high:.2f}"]
+            against = f"; below 0 is against {found.scan}" if found.both_directions else ""
+            lines = [f"gamma     not determined: somewhere from {found.least:.2f} to {found.high:.2f}{against}"]
+            if found.measured:
+                lines.append(
+                    f"          most probable {found.gamma:.3f}, {scan_in_words(self.stored.scan, self.matrix)}"
+                )
+            return lines
         lines = [f"gamma     {found.gamma:.3f} ({found.low:.3f} to {found.high:.3f})"]
         if self.fps is not None:
             low, best, high = (1000.0 * value / self.fps for value in (found.low, found.gamma, found.high))
             lines.append(f"readout   {best:.2f} ms ({low:.2f} to {high:.2f}) at {self.fps:g} fps")
-        return [*lines, f"scan      {found.scan}"]
+        return [*lines, f"scan      {scan_in_words(self.stored.scan, self.matrix)}"]
+
+    def _file_lines(self) -> list[str]:
+        """What the file itself says, and whether the clip agrees."""
+        lines, recorded = [], self.recorded
+        if recorded.readout_ms is not None:
+            gamma = "" if self.fps is None else f", gamma {recorded.readout_ms * self.fps / 1000.0:.3f}"
+            lines.append(f"file      {recorded.readout_ms:.2f} ms{gamma} ({recorded.origin})")
+        if self.stored.gyro is not None:
+            lines.append(f"gyro      {gyro_in_words(self.stored.gyro)}")
+        if recorded.stabilisation:
+            lines.append(f"warning   {stabilisation_warning(recorded)}")
+        return lines

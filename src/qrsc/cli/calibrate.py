@@ -21,7 +21,7 @@ def calibrate(
         SoughtScanOption | None,
         typer.Option(
             show_default=False,
-            help="Readout direction in the stored frames; if not given, found along the shorter side. any: along both.",
+            help="Direction in the picture as seen; found along its shorter side if not given, any: along both.",
         ),
     ] = None,
     camera: Annotated[

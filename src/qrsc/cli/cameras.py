@@ -20,13 +20,15 @@ def cameras(
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """List cameras with known readout times. They come from public lens profiles and are starting points only."""
-    from qrsc.calibrate.camera_table import find_modes, modes_text
+    from qrsc.calibrate.camera_table import find_modes, modes_text, nearest_names
     from qrsc.names import parse_size
 
+    named = find_modes(query)
+    if not named:
+        raise ValueError(
+            f"the camera {query!r} is not known; nearest: {', '.join(nearest_names(query))}. `qrsc cameras` lists all."
+        )
     modes = find_modes(query, size=None if size is None else parse_size(size), fps=fps)
-    if as_json:
-        typer.echo(json.dumps([mode.figures() for mode in modes], indent=2))
-        return
     if not modes:
-        raise ValueError(f"no camera in the table matches {query!r} with these options; `qrsc cameras` lists all.")
-    typer.echo(modes_text(modes))
+        raise ValueError(f"no mode of {query!r} has this size and frame rate; `qrsc cameras {query!r}` lists all.")
+    typer.echo(json.dumps([mode.figures() for mode in modes], indent=2) if as_json else modes_text(modes))

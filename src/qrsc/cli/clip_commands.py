@@ -33,7 +33,7 @@ Fps = Annotated[
 ]
 Scan = Annotated[
     ScanOption | None,
-    typer.Option(metavar="DIRECTION", show_default=False, help="top-down, bottom-up, left-right or right-left."),
+    typer.Option(metavar="DIRECTION", show_default=False, help="top-down, bottom-up, left-right, right-left, as seen."),
 ]
 Start = Annotated[
     float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Start at this time, in seconds.")

@@ -188,13 +188,16 @@ def read_pixels(
     with opened(path) as container:
         for item in read_clip(container, info, [], report=report):
             if isinstance(item, DecodedFrame):
-                # The target's colour space means nothing for RGB, but without one PyAV before 17 takes the source for
-                # BT.601 whatever its tag says (red off by 0.09).
-                rgb = reformatted(
-                    item.frame, format="rgb24", src_colorspace=item.frame.colorspace, dst_colorspace="ITU601"
-                )
-                pixels: npt.NDArray[np.uint8] = rgb.to_ndarray()  # type: ignore[assignment]  # PyAV names all that it may be
-                yield pixels
+                yield pixels_of(item)
+
+
+def pixels_of(item: DecodedFrame) -> npt.NDArray[np.uint8]:
+    """A decoded frame as pixels `[H, W, 3]` in 8 bits."""
+    # The target's colour space means nothing for RGB, but without one PyAV before 17 takes the source for BT.601
+    # whatever its tag says (red off by 0.09).
+    rgb = reformatted(item.frame, format="rgb24", src_colorspace=item.frame.colorspace, dst_colorspace="ITU601")
+    pixels: npt.NDArray[np.uint8] = rgb.to_ndarray()  # type: ignore[assignment]  # PyAV names all that it may be
+    return pixels
 
 
 @dataclass(frozen=True)

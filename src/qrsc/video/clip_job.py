@@ -11,8 +11,10 @@ import torch
 from qrsc.backend.device import choose_device
 from qrsc.backend.progress import CancelToken, ProgressCallback
 from qrsc.calibrate.decision import ChosenReadout
+from qrsc.calibrate.shown_scan import shown_scan
 from qrsc.media.changes import encoding_changes, metadata_left_out
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
+from qrsc.media.orientation import IDENTITY
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
 from qrsc.video.readout import ReadoutOptions, choose_readout
@@ -121,6 +123,7 @@ class ClipJob:
             compare=self.compare,
             readout=self.chosen.readout,
             readout_from=self.chosen.message,
+            scan=shown_scan(self.chosen.readout.scan, IDENTITY if self.info is None else self.info.matrix),
             left_out=left_out,
             damaged=report.damaged,
             mended_timestamps=report.clock.mended,

@@ -9,19 +9,14 @@ from pathlib import Path
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.calibrate.calibrate_clip import MOST_FRAMES
 from qrsc.calibrate.decision import ChosenReadout, readout_for_clip
-from qrsc.media.orientation import IDENTITY, degrees, mirrored, stored_direction
+from qrsc.calibrate.grey_frames import open_clip
+from qrsc.calibrate.recorded import recorded_figures, stabilisation_warning
+from qrsc.calibrate.shown_scan import stored_scan, turning
+from qrsc.media.orientation import IDENTITY
 from qrsc.media.probe import ClipInfo
 from qrsc.timing import Instant, Readout, Scan
 
 Say = Callable[[str], None]
-
-# Which way (right, down) each scan runs over the picture.
-_TOWARDS: dict[Scan, tuple[int, int]] = {
-    "top-down": (0, 1),
-    "bottom-up": (0, -1),
-    "left-right": (1, 0),
-    "right-left": (-1, 0),
-}
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,10 @@ def choose_readout(
     # What the clip itself shows needs no assumption about its scan.
     scan = choose_scan(options.scan, info, (lambda _: None) if found and options.scan is None else say)
     fps = options.fps if options.fps is not None or info is None else info.fps
+    if given and options.gamma != 0.0 and info is not None:
+        recorded = recorded_figures(open_clip(source, fps, info))
+        if recorded.stabilisation:
+            say(stabilisation_warning(recorded))
     if options.gamma is not None:
         return ChosenReadout(Readout.from_ratio(options.gamma, scan or "top-down"), "given as a ratio")
     if options.percent is not None:
@@ -96,18 +95,15 @@ def choose_scan(shown: Scan | None, info: ClipInfo | None, say: Say = lambda _: 
     """
     if info is None:
         return shown
-    turned = degrees(info.matrix)
-    tag = f"a rotation tag of {turned}°" + (" and a mirror" if mirrored(info.matrix) else "")
+    turned = turning(info.matrix)
     if shown is not None:
-        stored = stored_direction(_TOWARDS[shown], info.matrix)
-        scan = next(name for name, direction in _TOWARDS.items() if direction == stored)
-        if scan != shown:
-            say(f"the clip has {tag}: {shown} as you see the picture is {scan} in its stored frames")
+        scan = stored_scan(shown, info.matrix)
+        if turned:
+            say(f"the clip has a rotation tag: {shown} as seen is {scan} in its stored frames, {turned} for display")
         return scan
-    if info.matrix != IDENTITY:
-        if turned or mirrored(info.matrix):
-            say(f"the clip has {tag}: its stored frames are taken for sensor order, read top-down")
-    elif info.size[0] > info.size[1]:
+    if turned:
+        say(f"the clip has a rotation tag: its stored frames, {turned} for display, are taken to be read top-down")
+    elif info.matrix == IDENTITY and info.size[0] > info.size[1]:
         say(
             "a portrait clip without a rotation tag was probably turned in the pixels, and then it is read sideways: "
             "if the result is no better, try --scan left-right or --scan right-left"

@@ -12,7 +12,7 @@ from typing import Any
 
 from qrsc.backend.fallback import separated
 from qrsc.pipeline import Corrected
-from qrsc.timing import Readout
+from qrsc.timing import Readout, Scan
 
 MEANS = ("mean_px", "unsure", "filled", "unseen")  # figures of a result that are means over its frames
 
@@ -25,6 +25,7 @@ class VideoResult:
         output: the file or folder that was written.
         compare: the comparison that was written beside it, if one was asked for.
         readout: what the stored frames were corrected with.
+        scan: direction of the readout in the picture as seen.
         readout_from: where that comes from, in words.
         notes: everything a user should know, in the order in which it was noticed.
         left_out: tracks of the input that the output cannot hold.
@@ -68,6 +69,7 @@ class VideoResult:
     verified: str = ""
     mended_timestamps: int = 0
     fallbacks: tuple[str, ...] = ()
+    scan: Scan | None = None
 
     def figures(self) -> dict[str, Any]:
         """Everything that fits into JSON; times are seconds per frame."""
@@ -75,7 +77,7 @@ class VideoResult:
         return {
             "output": str(self.output),
             "gamma": self.readout.gamma,
-            "scan": self.readout.scan,
+            "scan": self.scan or self.readout.scan,
             "readout_from": self.readout_from,
             "frames": self.frames,
             "unchanged": self.unchanged,

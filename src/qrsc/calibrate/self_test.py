@@ -1,0 +1,150 @@
+"""Whether parts of a clip agree on its readout: their estimates combined, or the finding that no readout explains all.
+
+The standard error of one estimate comes from within its frames. An error that all of them share, such as a scene that
+differs from its model, is not in it. Parts of a clip show different scenes and motions. What estimates at several
+places differ by beyond their standard errors is added to the error of the result (a random-effects model, with the
+moment estimator of DerSimonian and Laird); for the halves of a short clip, its error is multiplied by the Birge ratio.
+Where parts contradict each other, no single gamma explains the clip: it was stabilised or re-timed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from qrsc.calibrate.cell_motions import ClipMotions
+from qrsc.calibrate.estimate import (
+    GLOBAL_GAMMA,
+    INTERVAL,
+    MIN_PAIRS,
+    SCAN_OF,
+    Calibration,
+    estimate_readout,
+    explanation,
+    objection_to_interval,
+)
+from qrsc.timing import Readout, Scan
+
+# Quantiles of 0.999 of the chi-squared distribution with 1, 2 and 3 degrees of freedom: parts that differ by more do
+# not differ by chance.
+CONTRADICTION = (10.8, 13.8, 16.3)
+VAGUE = 10.0  # stands for a standard error that is not finite
+
+
+class RandomEffects(NamedTuple):
+    """Estimates combined.
+
+    Attributes:
+        mean: their mean, weighted by their errors and the variance between them.
+        error: its standard error.
+        excess: Cochran's Q over its degrees of freedom: about 1 if they differ by chance only.
+        contradictory: whether they differ by more than chance explains.
+    """
+
+    mean: float
+    error: float
+    excess: float
+    contradictory: bool
+
+
+def random_effects(estimates: Sequence[float], errors: Sequence[float]) -> RandomEffects:
+    """Combine two to four independent estimates whose true values may differ."""
+    values = np.array(estimates)
+    variances = np.minimum(np.array(errors), VAGUE) ** 2
+    weights = 1.0 / variances
+    mean = (weights * values).sum() / weights.sum()
+    excess = float((weights * (values - mean) ** 2).sum())  # Cochran's Q
+    freedom = len(values) - 1
+    between = max(0.0, (excess - freedom) / (weights.sum() - (weights**2).sum() / weights.sum()))
+    weights = 1.0 / (variances + between)
+    return RandomEffects(
+        float((weights * values).sum() / weights.sum()),
+        float(weights.sum() ** -0.5),
+        excess / freedom,
+        excess > CONTRADICTION[freedom - 1],
+    )
+
+
+def checked_readout(
+    motions: ClipMotions, *, scan: Scan | None = None, either_axis: bool = False, around: float | None = None
+) -> Calibration:
+    """The readout of a clip, tested by its halves; arguments as for `estimate_readout`."""
+    whole = estimate_readout(motions, scan=scan, either_axis=either_axis, around=around)
+    middle = motions.pairs // 2
+    if not whole.determined or middle < MIN_PAIRS:
+        return whole
+    # Halves are free to choose the direction, but not the axis: that needs more frames.
+    sideways = Readout(0.0, whole.scan).sideways != (motions.size[0] > motions.size[1])
+    halves = [
+        estimate_readout(half, scan=whole.scan if sideways or scan is not None else None)
+        for half in (motions.part(0, middle), motions.part(middle, motions.pairs))
+    ]
+    if not all(half.measured for half in halves):
+        return whole
+    both = random_effects([_along(half, whole.scan) for half in halves], [_error(half) for half in halves])
+    # The Birge ratio. The variance between two halves, each vaguer than the whole, would be too uncertain to add.
+    error = whole.error * max(1.0, math.sqrt(both.excess))
+    return _result(whole, _along(whole, whole.scan), error, halves if both.contradictory else ())
+
+
+def combined(parts: Sequence[Calibration]) -> Calibration:
+    """The readout of a clip from estimates at up to four places of it."""
+    fastest, pairs = max(part.fastest for part in parts), sum(part.pairs for part in parts)
+    measured = [part for part in parts if part.measured]
+    best = min(measured or parts, key=_error)
+    same_axis = [part for part in measured if Readout(0.0, part.scan).sideways == Readout(0.0, best.scan).sideways]
+    if len(same_axis) < 2:
+        return replace(best, fastest=fastest, pairs=pairs)
+    all_parts = random_effects([_along(part, best.scan) for part in same_axis], [_error(part) for part in same_axis])
+    found = _result(best, all_parts.mean, all_parts.error, same_axis if all_parts.contradictory else ())
+    return replace(found, fastest=fastest, pairs=pairs)
+
+
+def _along(found: Calibration, scan: Scan) -> float:
+    """The gamma of an estimate along a scan, negative if it runs the other way."""
+    return found.gamma if Readout(0.0, found.scan).backwards == Readout(0.0, scan).backwards else -found.gamma
+
+
+def _error(found: Calibration) -> float:
+    """Standard error of an estimate; as large as its gamma where its direction is open."""
+    return max(min(found.error, VAGUE), (found.gamma - found.least) / INTERVAL if found.both_directions else 0.0)
+
+
+def _result(found: Calibration, along: float, error: float, contradictory: Sequence[Calibration]) -> Calibration:
+    """An estimate with another gamma along its scan and another error, or with parts that contradict each other."""
+    scan = found.scan
+    half = INTERVAL * error
+    objection = objection_to_interval(along, half)
+    least, high = along - half, along + half
+    if contradictory:
+        values = [(_along(part, scan), INTERVAL * _error(part)) for part in contradictory]
+        least = min(least, *(value - width for value, width in values))
+        high = max(high, *(value + width for value, width in values))
+        shown = ", ".join(f"{value:.2f} ± {width:.2f}" for value, width in values)
+        objection = (
+            f"its parts contradict each other (gamma {shown}), so that no single readout explains the clip: it was "
+            "probably stabilised or re-timed, in the camera or later"
+        )
+    if along < 0.0 and abs(along) >= GLOBAL_GAMMA:
+        scan = _opposite(scan)
+        along, least, high = -along, -high, -least
+    return replace(
+        found,
+        gamma=min(1.0, abs(along)),
+        low=float(np.clip(least, 0.0, 1.0)),
+        high=float(np.clip(high, 0.0, 1.0)),
+        least=float(np.clip(least, -1.0, 1.0)),
+        error=error if math.isfinite(error) else VAGUE,
+        scan=scan,
+        determined=not objection,
+        reason=objection or explanation(found.change),
+    )
+
+
+def _opposite(scan: Scan) -> Scan:
+    axis, backwards = next(key for key, name in SCAN_OF.items() if name == scan)
+    return SCAN_OF[axis, not backwards]
