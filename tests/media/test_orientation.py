@@ -52,12 +52,12 @@ def test_what_is_assumed_without_a_scan_is_said() -> None:
         info: Any = SimpleNamespace(matrix=matrix, size=size)
         assert choose_scan(None, info, said.append) is None
     assert len(said) == 2
-    assert "rotation tag of 90°" in said[0]
+    assert "has a rotation tag: its stored frames, turned by 90° clockwise for display" in said[0]
     assert "portrait clip without a rotation tag" in said[1]
     assert "--scan left-right" in said[1]
     mirror: Any = SimpleNamespace(matrix=FLIPPED, size=(48, 64))
     assert choose_scan("left-right", mirror, said.append) == "right-left"
-    assert "and a mirror" in said[2]
+    assert "and mirrored for display" in said[2]
 
 
 def test_a_rotation_is_what_players_do_with_it(tmp_path: Path) -> None:
@@ -77,3 +77,8 @@ def test_the_tag_can_be_written_into_a_finished_file(tmp_path: Path) -> None:
     other = make_video(tmp_path / "plain.mkv", Recipe(texture_frames(2)))
     with pytest.raises(MediaError, match=r"\.mkv cannot hold the rotation tag"):
         set_rotation_in_file(other, QUARTERS[90])
+
+
+def test_a_damaged_matrix_counts_as_none() -> None:
+    assert matrix_from_bytes(struct.pack("=9i", 65536, 0, 0, 65536, 0, 0, 0, 0, 1 << 30)) == IDENTITY
+    assert matrix_from_bytes(struct.pack("=9i", *QUARTERS[90])) == QUARTERS[90]

@@ -15,8 +15,9 @@ IDENTITY: Matrix = (65536, 0, 0, 0, 65536, 0, 0, 0, 1 << 30)
 
 
 def matrix_from_bytes(data: bytes) -> Matrix:
-    """A display matrix from the side data of a frame."""
-    return struct.unpack("=9i", data[:36])
+    """A display matrix from the side data of a frame; a damaged one, which shows nothing, counts as none."""
+    matrix = struct.unpack("=9i", data[:36])
+    return matrix if matrix[0] * matrix[4] != matrix[1] * matrix[3] else IDENTITY
 
 
 def degrees(matrix: Matrix) -> int:

@@ -237,7 +237,7 @@ def _alpha(corrected: Corrected, source: SourceFrame, *, transparent: bool) -> T
         field = corrected.correction_field
         if field.shape[-2:] != alpha.shape[-2:]:
             field = interpolate(field[None], alpha.shape[-2:], mode="bilinear", align_corners=False)[0]
-        alpha = apply_correction(alpha, field, interpolation="bilinear").image.clamp(0.0, 1.0)
+        alpha = apply_correction(alpha, field, interpolation="bicubic").image.clamp(0.0, 1.0)
     if not transparent:
         return alpha
     shown = corrected.valid.to(corrected.frame)

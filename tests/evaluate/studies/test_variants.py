@@ -20,6 +20,7 @@ from qrsc.evaluate.studies.entries import Variant
 from qrsc.evaluate.studies.scoring import Settings, score_variants
 from qrsc.evaluate.studies.variants import identity, load_variant, method_of, require_own_weights, uncorrected
 from qrsc.fusion import AlignedFrames
+from qrsc.fusion.mean import plain_mean
 from qrsc.media.image_folder import read_frame
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout
@@ -40,7 +41,9 @@ def test_an_untrained_light_network_is_the_mean(
 ) -> None:
     variant = Variant("mine", weights=save_tiny(tmp_path / "a.safetensors"), motion=motion, frames=frames)
     results = list(method_of(variant)(shared_flow("dis"))(clip, Readout(0.8), 0.3))
-    expected = Corrector(Readout(0.8), tau=0.3, motion=motion, fusion="mean", flow="dis", frames=frames)(clip)
+    expected = Corrector(
+        Readout(0.8), tau=0.3, motion=motion, fusion=plain_mean, interpolation="bilinear", flow="dis", frames=frames
+    )(clip)
     found = torch.stack([frame_of(result) for result in results])
     # At the edges of the frame, which the network extends, one pixel in a thousand differs, by 0.006 at most.
     torch.testing.assert_close(found, expected, atol=0.02, rtol=0)
@@ -48,7 +51,9 @@ def test_an_untrained_light_network_is_the_mean(
     assert off < 1e-4
     # Which is not the same for another motion: what the variant says does arrive.
     if motion == "linear":
-        other = Corrector(Readout(0.8), tau=0.3, motion="quadratic", fusion="mean", flow="dis")(clip)
+        other = Corrector(
+            Readout(0.8), tau=0.3, motion="quadratic", fusion=plain_mean, interpolation="bilinear", flow="dis"
+        )(clip)
         assert (found - other).abs().mean() > 10 * off
 
 
@@ -155,7 +160,7 @@ def test_figures_are_kept_by_sequence_and_variant(
     assert len(asked) == 1
     # A method that is a network from the package: other weights, other figures.
     for sha256 in ("0123456789abcdef-first", "fedcba9876543210-second"):
-        monkeypatch.setattr(registry, "shipped_weights", lambda: ("mean",))
+        monkeypatch.setattr(registry, "shipped_weights", lambda: ("plain mean",))
         monkeypatch.setattr(registry, "card", lambda name, known=sha256: {"sha256": known})
         for expected in ([["multi-qrs"]] * 2, []):
             asked.clear()

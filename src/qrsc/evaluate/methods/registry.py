@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -26,7 +26,9 @@ from qrsc.evaluate.methods.results import FrameAndField, Result
 from qrsc.evaluate.methods.shared_flow import SharedFlow
 from qrsc.evaluate.methods.single_frame import SingleFrames
 from qrsc.fusion import FusionName
+from qrsc.fusion.mean import plain_mean
 from qrsc.media.image_folder import SUFFIXES, read_frame
+from qrsc.names import Interpolation
 from qrsc.pipeline import Corrected, Corrector, MotionName
 from qrsc.timing import Readout
 from qrsc.warp import WarpMethod
@@ -50,16 +52,25 @@ class CorrectorMethod:
     """An entry for a table of methods: a `Corrector` with some settings.
 
     Attributes:
-        motion, fusion, warp: as for `Corrector`.
+        motion, fusion, warp, interpolation: as for `Corrector`; the fusion `plain mean` leaves out what `mean` adds.
     """
 
     motion: MotionName
-    fusion: FusionName
+    fusion: FusionName | Literal["plain mean"]
     warp: WarpMethod = "invert"
+    interpolation: Interpolation | None = None
 
     def __call__(self, flow: SharedFlow) -> Method:
         def method(frames: Iterable[Tensor], readout: Readout, tau: float, /) -> Iterator[Corrected]:
-            corrector = Corrector(readout, tau=tau, flow=flow, motion=self.motion, fusion=self.fusion, warp=self.warp)
+            corrector = Corrector(
+                readout,
+                tau=tau,
+                flow=flow,
+                motion=self.motion,
+                fusion=plain_mean if self.fusion == "plain mean" else self.fusion,
+                warp=self.warp,
+                interpolation=self.interpolation,
+            )
             return corrector.stream(frames)
 
         return method
@@ -67,7 +78,7 @@ class CorrectorMethod:
     def fingerprint(self) -> str:
         """The settings, and the SHA-256 of the fusion network's weights."""
         weights = f"@{card(self.fusion)['sha256']}" if self.fusion in shipped_weights() else ""
-        return f"{self.motion} {self.fusion} {self.warp}{weights}"
+        return f"{self.motion} {self.fusion} {self.warp} {self.interpolation}{weights}"
 
 
 # An entry is given the flow that all methods share, and returns the method.
@@ -81,6 +92,11 @@ class Fingerprinted(Protocol):
     def fingerprint(self) -> str: ...
 
 
+def _solver(motion: MotionName, fusion: Literal["none", "plain mean"], warp: WarpMethod = "invert") -> CorrectorMethod:
+    """A row that shows what a motion model is worth: sampled bilinearly, as published, and not sharpened."""
+    return CorrectorMethod(motion, fusion, warp, "bilinear")
+
+
 # Every method that can be asked for by name. It is read-only; pass a table of your own to add to it:
 # `{**METHODS, "mine": lambda flow: mine}`.
 METHODS: MethodTable = MappingProxyType(
@@ -88,16 +104,16 @@ METHODS: MethodTable = MappingProxyType(
         "rs": lambda flow: unchanged,
         "linear": lambda flow: SingleFrames("linear", flow),
         "qrs": lambda flow: SingleFrames("quadratic", flow),
-        "path": CorrectorMethod("path", "none"),
-        "cubic": CorrectorMethod("cubic", "none"),
-        "multi-linear": CorrectorMethod("linear", "mean"),
-        "multi-qrs": CorrectorMethod("quadratic", "mean"),
-        "multi-cubic": CorrectorMethod("cubic", "mean"),
-        "multi-path": CorrectorMethod("path", "mean"),
+        "path": _solver("path", "none"),
+        "cubic": _solver("cubic", "none"),
+        "multi-linear": _solver("linear", "plain mean"),
+        "multi-qrs": _solver("quadratic", "plain mean"),
+        "multi-cubic": _solver("cubic", "plain mean"),
+        "multi-path": _solver("path", "plain mean"),
         "coherent": CorrectorMethod("path", "coherent"),
         "rsa2": CorrectorMethod("path", "rsa2"),
         "rsa2-lite": CorrectorMethod("path", "rsa2-lite"),
-        "qrs-negate": CorrectorMethod("quadratic", "none", "negate"),
+        "qrs-negate": _solver("quadratic", "none", "negate"),
     }
 )
 

@@ -68,5 +68,4 @@ def _sampled(frame: Tensor, correction: Tensor) -> Tensor:
     height, width = frame.shape[-2:]
     x = across + torch.arange(width, device=frame.device)
     y = down + torch.arange(height, device=frame.device).unsqueeze(1)
-    # A warp would also work out what is valid. Bicubic samples overshoot; the Corrector clamps them likewise.
-    return read_anywhere(frame, x, y, "bicubic").clamp(0.0, 1.0)
+    return read_anywhere(frame, x, y)  # a warp would also work out what is valid
