@@ -211,7 +211,7 @@ def pyav() -> ModuleType:
         ) from error
     # FFmpeg's own lines would stand between ours; what matters of them comes as an exception.
     av.logging.set_level(None)
-    os.environ.setdefault("SVT_LOG", "1")  # the AV1 encoder prints 20 lines of its own otherwise; 1 is errors only
+    os.environ.setdefault("SVT_LOG", "0")  # the AV1 encoder prints lines of its own otherwise
     return av
 
 

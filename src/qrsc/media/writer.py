@@ -8,7 +8,6 @@ Convention
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -260,7 +259,6 @@ def open_writer(
         OSError: the file cannot be written, for example because the disk is full.
     """
     av = pyav()
-    os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 prints 20 lines about itself otherwise
     metadata = {} if source is None else kept_metadata(source.metadata)
     rate, time_base = _times(rate, time_base, info)
     options = _container_options(encoding.container, metadata, [time_base, *(each.time_base for each in copied or ())])

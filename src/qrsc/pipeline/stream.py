@@ -14,6 +14,7 @@ from qrsc.backend.prefetch import prefetch
 from qrsc.flow import ConfidentFlows, FlowPair, find_flows
 from qrsc.image.resize import reduced_size, resized_field, resized_picture
 from qrsc.motion.consistency import consistency_confidence
+from qrsc.motion.fill import TrustedFlow
 from qrsc.names import Border, Unsure, WarpMethod
 from qrsc.pipeline.align import (
     Correction,
@@ -25,6 +26,8 @@ from qrsc.pipeline.align import (
     readout_on_grid,
     trusted_flows,
 )
+from qrsc.pipeline.brightness import even_light, light_changes, trusted_by_structure
+from qrsc.pipeline.continuity import is_discontinuous, pair_motion
 from qrsc.pipeline.corrected import Corrected, Seconds, unchanged
 from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
 from qrsc.pipeline.resolve import Resolved
@@ -39,8 +42,8 @@ from qrsc.pipeline.window import (
 from qrsc.timing import Readout
 from qrsc.warp import Warped
 
-# Repeats of one frame that are counted before the next one is treated as a frame of its own: outputs wait for the
-# first frame that differs, and must not wait for ever on a still picture.
+# Repeats of one frame that are counted: outputs wait for the first frame that differs, and must not wait for ever on a
+# still picture. Further ones are frozen: they get the result of the frame that they repeat, at once.
 MOST_REPEATS = 8
 UNSURE_BELOW = 0.5  # confidence below which a pixel counts as unsure in `Corrected.unsure`
 ALONE = "no other frame in its shot: returned as it came in"
@@ -83,6 +86,7 @@ class Stream:
         self._settings, self._resolve, self._seconds = settings, resolve, seconds
         self._resolved: Resolved | None = None
         self._window: dict[int, WindowFrame] = {}
+        self._latest: Corrected | None = None  # result for a frame of the clip, for frames that repeat it
         model = settings.motion
         self._behind = settings.fused // 2
         self._ahead = settings.fused - 1 - self._behind
@@ -126,33 +130,94 @@ class Stream:
     # --- frames in ---
 
     def _linked(self, frames: Iterable[InputFrame]) -> Iterator[WindowFrame]:
-        """The frames that differ, each with its flow to the previous one; its flow to the next comes with that one."""
+        """The frames that differ, each with its flow to the previous one; its flow to the next comes with that one.
+
+        If cuts are to be found, a frame comes one later: when the pair that it ends has been compared with the next.
+        """
+        compared = self._settings.find_cuts
         previous: WindowFrame | None = None
+        earlier: WindowFrame | None = None  # the frame before the previous one
         for index, ready in enumerate(ready_frames(frames)):
             newest, time, restarts = window_frame(ready), ready.time, ready.restarts
             if previous is not None:
                 if not time > previous.until:
                     raise ValueError(f"times of frames must grow; frame {index} is at {time} after {previous.until}.")
-                may_repeat = self._settings.find_repeats and previous.repeats < MOST_REPEATS and not restarts
-                if may_repeat and repeats(previous.frame, newest.frame):
+                repeated = self._settings.find_repeats and not restarts and repeats(previous.frame, newest.frame)
+                if repeated and previous.repeats < MOST_REPEATS:
                     previous.repeats += 1
                     previous.until = time
                     continue
-                if restarts:
+                newest.frozen = repeated
+                if restarts or repeated or previous.frozen:
                     _start_shot(previous, newest)
                 else:
                     with self._seconds.of("flow"):
                         self._link(previous, newest, index - 1)
-            yield newest
-            if previous is not None:
+                if compared:
+                    self._conclude(earlier, previous, newest)
+                    yield previous
+                else:
+                    self._conclude(previous, newest, None)
                 previous.search_image = None
-            previous = newest
+            if not compared:
+                yield newest
+            earlier, previous = previous, newest
+        if compared and previous is not None:
+            self._conclude(earlier, previous, None)
+            yield previous
+
+    def _conclude(self, earlier: WindowFrame | None, frame: WindowFrame, following: WindowFrame | None) -> None:
+        """Separate a pair of frames that does not continue the motion around it, or keep what it says of the path.
+
+        Args:
+            earlier, frame: the pair; None if there is none.
+            following: the frame after it, already linked.
+        """
+        if earlier is None or -1 not in frame.flows:
+            return
+        after = None if following is None else following.pair_motion
+        gamma = self._settings.readout.gamma
+        if self._settings.find_cuts and is_discontinuous(earlier.pair_motion, frame.pair_motion, after, gamma):
+            del earlier.flows[1], frame.flows[-1]
+            frame.pair_motion = None
+            frame.shot, frame.after_cut = frame.shot + 1, True
+            if following is not None:
+                following.shot += 1
+        elif self._settings.motion.along_path:
+            measure_path(earlier, frame, self._grid_readout(frame))
 
     def _link(self, previous: WindowFrame, newest: WindowFrame, number: int) -> None:
         """Find the flows of a pair of frames, the clip's pair of that number, and whether there is a cut between."""
         if self._resolved is None:
             self._resolved = self._resolve(newest.frame.device)
         first, second = (self._search_image(frame) for frame in (previous, newest))
+        to_next, to_previous, agreement = self._flows(previous, newest, first, second, number)
+        newest.shot = previous.shot
+        if self._settings.find_cuts:
+            if scene_changes(first, second, to_next.flow, agreement):
+                _start_shot(previous, newest)
+                return
+            if light_changes(first, second, to_next.flow):
+                even = (even_light(first), even_light(second))
+                to_next, to_previous, _ = self._flows(previous, newest, *even, number)
+                to_next = trusted_by_structure(to_next, *even)
+                to_previous = trusted_by_structure(to_previous, *reversed(even))
+        model = self._settings.motion
+        previous.flows[1], newest.flows[-1] = prepared_flow(to_next, model), prepared_flow(to_previous, model)
+        if self._settings.find_cuts and not previous.repeats:  # else the time between them is not known
+            newest.pair_motion = pair_motion(to_next, newest.time - previous.time, self._settings.readout)
+
+    def _flows(
+        self, previous: WindowFrame, newest: WindowFrame, first: Tensor, second: Tensor, number: int
+    ) -> tuple[TrustedFlow, TrustedFlow, Tensor]:
+        """The flows of a pair of frames there and back, on the grid of the motion, and how far they agree.
+
+        Args:
+            previous, newest: the pair; they keep what the estimator falls back to.
+            first, second: its images `[1, 3, h, w]`.
+            number: of the pair in the clip.
+        """
+        assert self._resolved is not None  # by the caller
         found = find_flows(self._resolved.flow, first, second, number)
         reason = fallback_of(self._resolved.flow)
         for frame in (previous, newest):
@@ -161,16 +226,8 @@ class Stream:
         forward, backward = (resized_field(flow, grid) for flow in found.flows)
         sure, back_sure = (None if each is None else resized_picture(each, grid) for each in found[1:])
         to_next, to_previous = trusted_flows(ConfidentFlows(FlowPair(forward, backward), sure, back_sure))
-        newest.shot = previous.shot
-        if self._settings.find_cuts:
-            agreement = to_next.confidence if sure is None else consistency_confidence(forward, backward)
-            if scene_changes(first, second, forward, agreement):
-                _start_shot(previous, newest)
-                return
-        model = self._settings.motion
-        previous.flows[1], newest.flows[-1] = prepared_flow(to_next, model), prepared_flow(to_previous, model)
-        if model.along_path:
-            measure_path(previous, newest, self._grid_readout(newest))
+        agreement = to_next.confidence if sure is None else consistency_confidence(forward, backward)
+        return to_next, to_previous, agreement
 
     def _search_image(self, frame: WindowFrame) -> Tensor:
         """`[1, 3, h, w]`, the frame at the size at which flow is found; kept for the pair with the next frame."""
@@ -197,12 +254,17 @@ class Stream:
 
     def _with_repeats(self, index: int) -> Iterator[Corrected]:
         frame = self._window[index]
+        if frame.frozen and self._latest is not None:
+            for _ in range(1 + frame.repeats):
+                yield replace(self._latest, repeats=True, after_cut=False)
+            return
         if frame.flows:
             around = range(index - self._behind, index + self._ahead + 1)
             same_shot = [i for i in around if i in self._window and self._window[i].shot == frame.shot]
             result = self._rendered(same_shot, index, self._settings.tau)
         else:
             result = unchanged(frame.frame[0], ALONE)
+        self._latest = result
         yield replace(result, after_cut=frame.after_cut)
         for _ in range(frame.repeats):
             yield replace(result, repeats=True)
@@ -278,4 +340,4 @@ class Stream:
 def _start_shot(previous: WindowFrame, newest: WindowFrame) -> None:
     """Begin a new shot: nothing is followed from one frame to the other."""
     newest.shot = previous.shot + 1
-    newest.after_cut = True
+    newest.after_cut = not newest.frozen

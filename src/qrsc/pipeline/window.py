@@ -10,6 +10,7 @@ from torch import Tensor
 from qrsc.motion.camera_path import CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
 from qrsc.motion.trajectory import Trajectory
 from qrsc.pipeline.align import FrameFlows, FrameMotion, MotionModel, frame_motion
+from qrsc.pipeline.continuity import PairMotion
 from qrsc.pipeline.input_frames import ReadyFrame
 from qrsc.timing import Readout
 
@@ -37,6 +38,8 @@ class WindowFrame(FrameFlows):
         after_cut: the first frame of its shot, after a cut.
         flow_fallback: why a flow of it was not found as asked; noted by the thread that found it.
         mended: pixels of it were not finite, and were filled.
+        pair_motion: of the pair that it ends; None if unknown.
+        frozen: it still repeats the frame before, of which enough repeats have been counted.
     """
 
     frame: Tensor
@@ -52,6 +55,8 @@ class WindowFrame(FrameFlows):
     after_cut: bool = False
     flow_fallback: str | None = None
     mended: bool = False
+    pair_motion: PairMotion | None = None
+    frozen: bool = False
 
 
 def window_frame(ready: ReadyFrame) -> WindowFrame:
