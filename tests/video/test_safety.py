@@ -132,6 +132,21 @@ def test_a_video_that_ends_early_is_corrected_up_to_there(tmp_path: Path) -> Non
     assert facts(tmp_path / "out.mkv").times == facts(whole).times[:kept]
 
 
+def test_a_hole_that_swallows_the_rest_is_said(tmp_path: Path) -> None:
+    whole = make_video(tmp_path / "whole.mkv", Recipe(texture_frames(30), "ffv1", options={}))
+    code, said = invoke("correct", whole, "-o", tmp_path / "all.mkv", "--gamma", 0.5, "--fast")
+    assert code == 0, said
+    content = bytearray(whole.read_bytes())
+    third = len(content) // 3
+    content[third:] = bytes(len(content) - third)  # of the same size, so that no byte is missing
+    source = tmp_path / "holed.mkv"
+    source.write_bytes(content)
+    code, said = invoke("correct", source, "-o", tmp_path / "out.mkv", "--gamma", 0.5, "--fast")
+    assert code == 4, said
+    assert "before the end that it states" in said
+    assert 3 <= len(facts(tmp_path / "out.mkv").times) < 30
+
+
 def test_damaged_packets_are_left_out_and_said(tmp_path: Path) -> None:
     whole = make_video(tmp_path / "whole.mp4", Recipe(texture_frames(8), options={"crf": "8", "g": "1"}))
     with av.open(str(whole)) as container:

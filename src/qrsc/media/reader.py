@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 # Packets of other tracks can lie this much later in the file than the frames they belong to, in seconds.
 _INTERLEAVING = 1.0
+_LEAST_MISSING = 0.3  # seconds before the stated end of a file that are no sign of damage
 _WORTH_A_SEEK = 10.0  # seconds; less is decoded and passed over
 
 
@@ -54,14 +55,21 @@ class ReadReport:
     Attributes:
         damaged: packets of the video that could not be decoded and were skipped.
         missing_bytes: at the end of the file, which is truncated if there are any; known when it has been read.
+        missing_seconds: before the end that a Matroska file states for itself: a hole in it has swallowed the rest.
         untimed: packets of other tracks without any timestamp; they were given those that follow the packets before.
         clock: what was wrong with its timestamps.
     """
 
     damaged: int = 0
     missing_bytes: int = 0
+    missing_seconds: float = 0.0
     untimed: int = 0
     clock: ClockReport = field(default_factory=ClockReport)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the end of the clip is missing."""
+        return self.missing_bytes > 0 or self.missing_seconds > 0.0
 
     def messages(self, path: Path, frames: int) -> list[str]:
         """A sentence for everything that was lost or mended, after so many frames of a file."""
@@ -72,6 +80,11 @@ class ReadReport:
             found.append(
                 f"{path.name} is truncated: at least {self.missing_bytes} bytes are missing at its end. The {frames} "
                 "frames that are there were used."
+            )
+        elif self.missing_seconds:
+            found.append(
+                f"{path.name} is damaged: it ends {self.missing_seconds:.1f} s before the end that it states. The "
+                f"{frames} frames that are there were used."
             )
         if self.untimed:
             found.append(
@@ -134,12 +147,14 @@ def read_clip(
         container.seek(int((first + start - _WORTH_A_SEEK / 2) * 1_000_000), backward=True)
     met = report or ReadReport()
     frames = 0
+    ends = 0.0  # seconds at which the last packet does
     zero: float | None = None  # time of the first frame that is wanted
     for item in _items(container, info, copied, met):
         if item is None:
             met.damaged += 1
         elif isinstance(item, _Decoded):
             seconds = item.placed.stamp * tick
+            ends = max(ends, seconds + info.interval)
             if latest is not None and seconds >= latest + _INTERLEAVING:
                 break
             if not _selected(seconds + tick / 2, earliest, latest):
@@ -149,7 +164,8 @@ def read_clip(
             zero = item.placed.time if zero is None else zero
             time = item.placed.time - zero
             yield DecodedFrame(item.frame, time, info.colours, info.layout.bits, item.placed.restarts)
-        elif _selected(_end_of(item), earliest, latest):
+        elif _selected(over := _end_of(item), earliest, latest):
+            ends = max(ends, over or 0.0)
             _shift(item, cut)
             yield item
     if frames == 0:
@@ -159,8 +175,17 @@ def read_clip(
     if end is None:
         with suppress(FileNotFoundError):  # removed meanwhile, and read to its end all the same
             met.missing_bytes = missing_bytes(info.path)
+        met.missing_seconds = _missing_seconds(container, ends, info.interval)
     for message in met.messages(info.path, frames) if report is None else ():
         warnings.warn(message, stacklevel=2)
+
+
+def _missing_seconds(container: InputContainer, ends: float, interval: float) -> float:
+    """By how much a Matroska file ends before it says; other formats have an index, or do not say."""
+    if not container.format.name.startswith("matroska") or container.duration is None:
+        return 0.0
+    short = container.duration / 1e6 - ends
+    return short if short > max(_LEAST_MISSING, 4.0 * interval) else 0.0
 
 
 def read_video(path: Path, *, info: ClipInfo | None = None) -> Iterator[Tensor]:

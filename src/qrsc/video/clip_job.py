@@ -127,7 +127,7 @@ class ClipJob:
             left_out=left_out,
             damaged=report.damaged,
             mended_timestamps=report.clock.mended,
-            truncated=report.missing_bytes > 0,
+            truncated=report.truncated,
             verified=self.verifier.summary,
             seconds_by_work=dict(spent),
             copied=copied,
