@@ -19,7 +19,7 @@ FusionNetworkName = Literal["rsa2", "rsa2-lite"]
 WarpMethod = Literal["invert", "splat", "negate"]
 Interpolation = Literal["bilinear", "bicubic"]
 Border = Literal["fill", "repeat"]
-VideoBorder = Literal["fill", "crop", "repeat", "transparent"]
+VideoBorder = Literal["fill", "crop", "crop-only", "repeat", "transparent"]
 Unsure = Literal["linear", "input"]
 PresetName = Literal["fast", "default", "best"]
 # How frames are aligned for a fusion that is trained or studied. `none` leaves them as they came, with zero fields: an

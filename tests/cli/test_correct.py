@@ -141,6 +141,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     class Recorder:
         changes_nothing = False
+        preset = "default"
 
         def __init__(self, readout: Readout, **options: Any) -> None:
             basis = get_preset(options["preset"])  # what the real one takes where nothing is given
@@ -217,7 +218,7 @@ def test_choices_are_those_of_the_library() -> None:
     assert get_args(commands.MotionOption) == get_args(MotionName)
     assert get_args(commands.WarpOption) == get_args(WarpMethod)
     assert get_args(commands.UnsureOption) == UNSURE
-    assert set(get_args(commands.BorderOption)) == {*BORDERS, "crop", "transparent"}
+    assert set(get_args(commands.BorderOption)) == {*BORDERS, "crop", "crop-only", "transparent"}
 
 
 # --- what it refuses ---

@@ -16,7 +16,7 @@ from qrsc.calibrate.decision import ChosenReadout
 from qrsc.cli.app import app
 from qrsc.media.image_folder import read_frame
 from qrsc.media.planes import Colours, frame_of, layout_of
-from qrsc.media.reader import read_video
+from qrsc.media.reader import read_pixels, read_video
 from qrsc.timing import Readout
 
 from ..videos import READOUT, Recipe, facts, make_video, planes, seen, texture, texture_frames
@@ -218,11 +218,41 @@ def test_before_and_after_lie_side_by_side_as_people_see_them(
         assert float((right - after).abs().mean()) < 0.02
 
 
+def read_pixel_means(path: Path) -> list[float]:
+    return [float(pixels.mean()) for pixels in read_pixels(path)]
+
+
+def test_a_duration_is_an_end(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mkv", Recipe(texture_frames(12), "ffv1", options={}))
+    corrected(source, tmp_path / "a.mkv", "--gamma", 0.5, "--fast", "--start", 0.1, "--duration", 0.2)
+    corrected(source, tmp_path / "b.mkv", "--gamma", 0.5, "--fast", "--start", 0.1, "--end", 0.3)
+    assert facts(tmp_path / "a.mkv").times == facts(tmp_path / "b.mkv").times
+    assert len(facts(tmp_path / "a.mkv").times) == 6
+    both = ("--end", 0.3, "--duration", 0.2)
+    assert "one of --end and --duration" in fails("correct", source, "-o", tmp_path / "c.mkv", "--gamma", 0.5, *both)
+    assert "over 0" in fails("correct", source, "-o", tmp_path / "c.mkv", "--gamma", 0.5, "--duration", 0)
+
+
+def test_a_long_run_is_announced_with_what_is_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_video(tmp_path / "in.mkv", Recipe(texture_frames(14), "ffv1", options={}))
+    said = corrected(source, tmp_path / "a.mkv", "--gamma", 0.5, "--fast")
+    assert "this will take" not in said
+    monkeypatch.setattr("qrsc.video.correct.LONG_RUN", 1e-6)
+    assert "this will take about 0 minutes" in corrected(source, tmp_path / "b.mkv", "--gamma", 0.5, "--fast")
+    said = corrected(source, tmp_path / "c.mkv", "--gamma", 0.5, "--fusion", "none")
+    assert "--fast is the quickest preset" in said
+
+
 def test_borders_are_cropped_or_transparent(tmp_path: Path) -> None:
     through = ("--border", "transparent", "--fusion", "none", "--tau", 1.2)
     source = make_video(tmp_path / "in.mkv", Recipe(texture_frames(5), "ffv1", options={}))
-    corrected(source, tmp_path / "crop.mkv", "--gamma", 0.8, "--border", "crop", "--margin", 0.1, "--tau", 1.2)
-    assert facts(tmp_path / "crop.mkv").size == (48 - 2 * 4, 64 - 2 * 6)
+    cut = ("--gamma", 0.8, "--margin", 0.1, "--tau", 1.2, "--border")
+    corrected(source, tmp_path / "crop-only.mkv", *cut, "crop-only")
+    corrected(source, tmp_path / "crop.mkv", *cut, "crop")
+    assert facts(tmp_path / "crop-only.mkv").size == (48 - 2 * 4, 64 - 2 * 6)
+    assert facts(tmp_path / "crop.mkv").size == (48, 64)
+    smaller, scaled = (read_pixel_means(tmp_path / f"{name}.mkv") for name in ("crop-only", "crop"))
+    assert scaled == pytest.approx(smaller, abs=1.0)  # of 255: the same part of the picture
     corrected(source, tmp_path / "through.mov", "--codec", "prores", "--gamma", 0.8, *through)
     assert facts(tmp_path / "through.mov").pixel_format.startswith("yuva444p")
     alpha = planes(tmp_path / "through.mov")[2][3]

@@ -69,7 +69,11 @@ class Stage:
         require_not_cancelled(self._cancel)
         self._done += 1
         if self._progress is not None:
-            passed = time.monotonic() - self._started
-            known = self._total is not None and self._total >= self._done
-            left = passed / self._done * (self._total - self._done) if known and self._total is not None else None
-            self._progress(Progress(self._name, self._done, self._total, passed, left))
+            self._progress(self.now())
+
+    def now(self) -> Progress:
+        """Where the stage stands, after one frame or more."""
+        passed = time.monotonic() - self._started
+        known = self._total is not None and self._total >= self._done
+        left = passed / self._done * (self._total - self._done) if known and self._total is not None else None
+        return Progress(self._name, self._done, self._total, passed, left)

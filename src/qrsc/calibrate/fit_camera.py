@@ -17,8 +17,9 @@ INITIAL_NOISE = 0.3  # pixels
 # Errors of neighbouring cells are correlated. Against exact flows of 57 simulated clips, those of 4 x 4 cells together
 # are 1.5 times as large as if they were independent, which is what the curvature assumes.
 CORRELATION = 1.5
-# Even with the largest motions and the least noise, gamma is off by about as much: on simulated clips by 0.008, and the
-# same real clip differs by 0.012 between forward and backward, by 0.018 between its pieces.
+# Even with the largest motions and the least noise, gamma is off by about as much: on simulated clips by 0.008. One
+# real clip (bottom_up.mp4), on which this was chosen, differs by 0.012 between forward and backward, and by 0.018
+# between its pieces.
 MIN_STANDARD_ERROR = 0.012
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Video or folder of images.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="OUTPUT", help="Video or folder to write.")]
 Gamma = Annotated[
-    float | None, typer.Option(metavar="RATIO", show_default=False, help="Readout time / frame interval, 0 to 1.")
+    float | None,
+    typer.Option(metavar="RATIO", show_default=False, help="The same in frame intervals, 0 to 1."),
 ]
 Readout = Annotated[float | None, typer.Option(metavar="MS", show_default=False, help="Readout time in milliseconds.")]
 Percent = Annotated[
@@ -40,6 +41,9 @@ Start = Annotated[
 ]
 End = Annotated[
     float | None, typer.Option(metavar="S", min=0.0, show_default=False, help="Stop at this time, in seconds.")
+]
+Duration = Annotated[
+    float | None, typer.Option(metavar="S", show_default=False, help="Stop after so many seconds, instead of --end.")
 ]
 Motion = Annotated[
     MotionOption,

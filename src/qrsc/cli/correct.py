@@ -21,7 +21,7 @@ EXAMPLES = """Correct the rolling shutter of a video.
 \b
   qrsc correct clip.mp4 -o straight.mp4                      readout found in the clip
   qrsc correct clip.mp4 -o straight.mp4 --readout 16         readout time of 16 ms
-  qrsc correct clip.mp4 -o straight.mp4 --gamma 0.5 --fast   quick, half a frame interval
+  qrsc correct clip.mp4 -o straight.mp4 --fast --duration 5  quick, the first five seconds
   qrsc correct clip.mp4 -o out.mp4 --compare both.mp4        before and after side by side
   qrsc correct frames/ -o straight/ --gamma 0.8              a folder of images
 
@@ -35,8 +35,8 @@ A star marks the default.
 def correct(
     source: clip.Source,
     output: clip.Output,
-    gamma: clip.Gamma = None,
     readout: clip.Readout = None,
+    gamma: clip.Gamma = None,
     percent: clip.Percent = None,
     camera: clip.Camera = None,
     fps: clip.Fps = None,
@@ -54,7 +54,8 @@ def correct(
         typer.Option(metavar="FRACTION", min=0.0, max=1.0, show_default=False, help="How much to correct: 0 to 1*."),
     ] = 1.0,
     border: Annotated[
-        BorderOption, typer.Option(metavar="HOW", show_default=False, help="fill*, crop, repeat or transparent.")
+        BorderOption,
+        typer.Option(metavar="HOW", show_default=False, help="fill*, crop, crop-only, repeat, transparent."),
     ] = "fill",
     margin: Annotated[
         float,
@@ -62,6 +63,7 @@ def correct(
     ] = 0.04,
     start: clip.Start = None,
     end: clip.End = None,
+    duration: clip.Duration = None,
     fast: clip.Fast = False,
     best: clip.Best = False,
     motion: clip.Motion = "path",

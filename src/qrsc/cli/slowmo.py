@@ -33,14 +33,15 @@ def slowmo(
     keep: Annotated[
         KeepOption, typer.Option(metavar="WHAT", show_default=False, help="rate* (N times longer) or duration.")
     ] = "rate",
-    gamma: clip.Gamma = None,
     readout: clip.Readout = None,
+    gamma: clip.Gamma = None,
     percent: clip.Percent = None,
     camera: clip.Camera = None,
     fps: clip.Fps = None,
     scan: clip.Scan = None,
     start: clip.Start = None,
     end: clip.End = None,
+    duration: clip.Duration = None,
     fast: clip.Fast = False,
     best: clip.Best = False,
     motion: clip.Motion = "path",

@@ -17,7 +17,9 @@ from qrsc.warp import backward_warp
 
 # A pair is examined if the mean of a region differs by this much, in [0, 1], in this part of the frame.
 LEAST_DIFFERENCE, LEAST_PART = 0.05, 0.05
-REGION = 1.0 / 12.0  # side of a region, of the frame's longer side
+# Sides of regions, of the frame's longer side: those whose brightness is compared, large enough that errors of the flow
+# do not matter, and those that are given even light, small enough to lie within a bar.
+COMPARED, EVEN = 1.0 / 5.0, 1.0 / 12.0
 WINDOW = 9  # pixels of the grid
 # Correlations from the first on count as trust; from the second on as full trust.
 UNRELATED, SAME = 0.5, 0.9
@@ -27,7 +29,7 @@ FLAT = 1.0 / 255.0  # standard deviation of a window that shows nothing
 def light_changes(first: Tensor, second: Tensor, flow: Tensor) -> bool:
     """Whether the brightness of two frames `[1, 3, H, W]` differs by more than a flow `[1, 2, h, w]` explains."""
     here, there = _reduced(first, flow), _reduced(second, flow)
-    region = _region(here)
+    region = _region(here, COMPARED)
     changed = (box_mean(here, region) - box_mean(backward_warp(there, flow).image, region)).abs() > LEAST_DIFFERENCE
     return float(changed.float().mean()) > LEAST_PART
 
@@ -35,7 +37,7 @@ def light_changes(first: Tensor, second: Tensor, flow: Tensor) -> bool:
 def even_light(frame: Tensor) -> Tensor:
     """A frame `[1, 3, H, W]` in grey, each region with the same mean and contrast."""
     grey = luma(frame)
-    region = _region(grey)
+    region = _region(grey, EVEN)
     mean = box_mean(grey, region)
     contrast = (box_mean(grey * grey, region) - mean * mean).clamp(min=0.0).sqrt()
     return (0.5 + 0.2 * (grey - mean) / (contrast + FLAT)).clamp(0.0, 1.0).expand(-1, 3, -1, -1)
@@ -52,9 +54,9 @@ def _reduced(frame: Tensor, flow: Tensor) -> Tensor:
     return luma(resized_picture(frame, (flow.shape[-2], flow.shape[-1])))
 
 
-def _region(image: Tensor) -> int:
-    """Side of a region in pixels, odd."""
-    return 2 * (max(2, round(max(image.shape[-2:]) * REGION)) // 2) + 1
+def _region(image: Tensor, part: float) -> int:
+    """Side of a region in pixels, odd, from its part of the image's longer side."""
+    return 2 * (max(2, round(max(image.shape[-2:]) * part)) // 2) + 1
 
 
 def _same_structure(first: Tensor, second: Tensor) -> Tensor:

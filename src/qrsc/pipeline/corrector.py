@@ -118,6 +118,7 @@ class Corrector:
                 f"denoise uses the fusion {DENOISING!r}, and {name_of(fusion)!r} was asked for: leave out one of them."
             )
         self._resolver = Resolver(flow, DENOISING if denoise else fusion, interpolation, basis, frames - 2)
+        self.preset = preset
         self.seconds = Seconds()
         self.settings = StreamSettings(
             readout,

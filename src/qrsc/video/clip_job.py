@@ -134,6 +134,17 @@ class ClipJob:
         )
 
 
+def choose_end(start: float | None, end: float | None, duration: float | None) -> float | None:
+    """The end of a part of a video in seconds, from its end or its duration."""
+    if duration is None:
+        return end
+    if end is not None:
+        raise ValueError("give one of --end and --duration.")
+    if not duration > 0.0:
+        raise ValueError(f"--duration is a time in seconds, over 0; got {duration!r}.")
+    return (start or 0.0) + duration
+
+
 def prepare_clip(
     source: str | Path,
     output: str | Path,

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from qrsc.backend.memory import keep_freed_memory
-from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
+from qrsc.backend.progress import CancelToken, Progress, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
 from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
 from qrsc.pipeline import Corrected, Corrector
 from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
-from qrsc.video.clip_job import ClipJob, EncodingOptions, prepare_clip
+from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
 from qrsc.video.concurrent_io import concurrent_io
+from qrsc.video.edges import CROPPED, Edges, choose_edges
 from qrsc.video.pass_through import can_pass_through, pass_through
 from qrsc.video.readout import ReadoutOptions, choose_tau
 from qrsc.video.result import VideoResult
@@ -29,7 +29,8 @@ from qrsc.video.source import Source, SourceFrame, clip_size, open_source
 from qrsc.video.target import Picture, Target, open_target, stored_alpha
 from qrsc.warp import apply_correction
 
-Crop = tuple[slice, slice]
+WARMED_UP = 10  # frames after which the time that is left can be told
+LONG_RUN = 600.0  # seconds
 
 
 def correct_video(
@@ -49,6 +50,7 @@ def correct_video(
     margin: float = 0.04,
     start: float | None = None,
     end: float | None = None,
+    duration: float | None = None,
     preset: PresetName = "default",
     motion: MotionName = "path",
     fusion: str | Fusion | None = None,
@@ -86,10 +88,10 @@ def correct_video(
         at, tau: the instant to show: that of a row, or a time in frame intervals after the frame's start. Middle row if
             neither is given.
         strength: part of the correction, 0 to 1.
-        border: what becomes of pixels that the frame does not show: `fill` from neighbouring frames, `crop` them off,
-            `repeat` the edge, or leave them `transparent`.
-        margin: what `crop` cuts off on each side, as a part of that side's length.
-        start, end: the part of a video, in seconds.
+        border: what becomes of pixels that the frame does not show: `fill` from neighbouring frames, `crop` them off
+            and scale back to the size of the clip, `crop-only`, `repeat` the edge, or leave them `transparent`.
+        margin: what cropping cuts off on each side, as a part of that side's length.
+        start, end, duration: the part of a video, in seconds; an end or a duration, not both.
         preset: `fast`, `default` or `best`; options given beside it come first.
         motion, warp, unsure, frames: as for `qrsc.Corrector`.
         fusion, flow: by name, by a file of weights, or as an object; None is what the preset or the device suggests.
@@ -117,7 +119,7 @@ def correct_video(
         EncodingOptions(codec, crf, pixel_format, encoder_preset, preset == "fast", border == "transparent"),
         compare=compare,
         start=start,
-        end=end,
+        end=choose_end(start, end, duration),
         device=device,
         overwrite=overwrite,
         verify=verify,
@@ -145,7 +147,7 @@ def correct_video(
         find_repeats=True,
         flows_ahead=1,
     )
-    if corrector.changes_nothing and border != "crop":
+    if corrector.changes_nothing and border not in CROPPED:
         if can_pass_through(job):
             return pass_through(job)
         if job.info is not None and job.encoding is not None:
@@ -153,18 +155,12 @@ def correct_video(
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
     searched = get_preset(preset).halves_threads and flow is None and fusion is None and not denoise
     threads = choose_threads(job.device) if searched else None
-    return _correct_clip(job, corrector, _Edges(border, margin), threads)
+    return _correct_clip(job, corrector, border, margin, threads)
 
 
-@dataclass(frozen=True)
-class _Edges:
-    """What becomes of the edges of a picture; fields as the arguments of `correct_video`."""
-
-    border: VideoBorder
-    margin: float
-
-
-def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: int | None) -> VideoResult:
+def _correct_clip(
+    job: ClipJob, corrector: Corrector, border: VideoBorder, margin: float, threads: int | None
+) -> VideoResult:
     """Read, correct and write."""
     with ExitStack() as stack:
         if threads is not None:
@@ -181,14 +177,13 @@ def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: in
             )
         )
         keep_freed_memory(source.size)
-        crop = _crop(source.size, edges)
-        size = source.size if crop is None else (crop[0].stop - crop[0].start, crop[1].stop - crop[1].start)
-        _note_losses(job, source, size)
+        edges = choose_edges(border, margin, source.size)
+        _note_losses(job, source, edges.size)
         target: Target = stack.enter_context(
             open_target(
                 job.output,
                 source,
-                size=size,
+                size=edges.size,
                 seconds=corrector.seconds,
                 encoding=job.encoding,
                 fps=job.fps,
@@ -197,16 +192,29 @@ def _correct_clip(job: ClipJob, corrector: Corrector, edges: _Edges, threads: in
             )
         )
         if job.compare is not None:
-            beside = open_comparison(job.compare, source, size, fps=job.fps, overwrite=job.overwrite)
+            beside = open_comparison(job.compare, source, edges.size, fps=job.fps, overwrite=job.overwrite)
             target = BothTargets(stack.enter_context(beside), target)
         stage = Stage("correcting", source.frames, job.progress, job.cancel)
         waiting: deque[SourceFrame] = deque()
         with concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on):
             for corrected in corrector.stream(frames):
-                pass_on(_picture(corrected, waiting.popleft(), edges, crop, compared=job.compare is not None))
+                pass_on(_picture(corrected, waiting.popleft(), edges, compared=job.compare is not None))
                 job.tally.add(corrected)
                 stage.advance()
+                if job.tally.frames == WARMED_UP:
+                    _note_long_run(job, corrector, stage.now())
     return job.result(corrector.seconds.spent, source.left_out, source.report)
+
+
+def _note_long_run(job: ClipJob, corrector: Corrector, progress: Progress) -> None:
+    """Say how long it will take, and what is quicker, if it is long."""
+    left = progress.seconds_left
+    if left is None or left < LONG_RUN:
+        return
+    quicker = "" if corrector.preset == "fast" else "; --fast is the quickest preset, and --duration 5 shows a part"
+    job.tally.note(
+        f"this will take about {left / 60:.0f} minutes, at {progress.seconds / progress.done:.1f} s a frame{quicker}"
+    )
 
 
 def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:
@@ -216,13 +224,13 @@ def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:
         job.tally.note(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")
 
 
-def _picture(corrected: Corrected, source: SourceFrame, edges: _Edges, crop: Crop | None, *, compared: bool) -> Picture:
+def _picture(corrected: Corrected, source: SourceFrame, edges: Edges, *, compared: bool) -> Picture:
     frame: Tensor | None = corrected.frame
-    before, alpha = source.frame, _alpha(corrected, source, transparent=edges.border == "transparent")
-    if crop is not None:
-        frame, before = (part[:, crop[0], crop[1]] for part in (corrected.frame, before))
-        alpha = None if alpha is None else alpha[:, crop[0], crop[1]]
-    elif corrected.unchanged and edges.border != "transparent":
+    before, alpha = source.frame, _alpha(corrected, source, transparent=edges.transparent)
+    if edges.crops:
+        frame, before = edges.cut(corrected.frame), edges.cut(before)
+        alpha = None if alpha is None else edges.cut(alpha)
+    elif corrected.unchanged and not edges.transparent:
         frame, alpha = None, None
     if compared:
         return ComparedPicture(frame, source.origin, alpha, before)
@@ -242,15 +250,3 @@ def _alpha(corrected: Corrected, source: SourceFrame, *, transparent: bool) -> T
         return alpha
     shown = corrected.valid.to(corrected.frame)
     return shown if alpha is None else alpha * shown
-
-
-def _crop(size: tuple[int, int], edges: _Edges) -> Crop | None:
-    if edges.border != "crop":
-        return None
-    if not 0.0 < edges.margin < 0.5:
-        raise ValueError(f"--margin is a part of each side, over 0 and under 0.5; got {edges.margin!r}.")
-    # Even margins keep chroma samples whole.
-    down, right = (2 * round(side * edges.margin / 2) for side in size)
-    if 2 * down >= size[0] or 2 * right >= size[1]:
-        raise ValueError(f"--margin {edges.margin!r} leaves nothing of frames of {size[1]}x{size[0]}; choose less.")
-    return slice(down, size[0] - down), slice(right, size[1] - right)

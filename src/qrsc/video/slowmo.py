@@ -20,7 +20,7 @@ from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
 from qrsc.pipeline import Corrector, Seconds
 from qrsc.pipeline.presets import choose_scale
-from qrsc.video.clip_job import ClipJob, EncodingOptions, prepare_clip
+from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.concurrent_io import concurrent_io
 from qrsc.video.readout import ReadoutOptions
 from qrsc.video.result import VideoResult
@@ -41,6 +41,7 @@ def slowmo_video(
     scan: Scan | None = None,
     start: float | None = None,
     end: float | None = None,
+    duration: float | None = None,
     preset: PresetName = "default",
     motion: MotionName = "path",
     fusion: str | Fusion | None = None,
@@ -66,7 +67,7 @@ def slowmo_video(
         keep: `rate` plays them at the clip's own rate, so that it lasts longer, without its sound; `duration` plays
             them in the clip's own time, with its sound.
         gamma, readout_ms, percent, camera, fps, scan: the readout, as for `qrsc.correct_video`.
-        start, end, preset, motion, fusion, denoise, flow, scale, device: as for `qrsc.correct_video`.
+        start, end, duration, preset, motion, fusion, denoise, flow, scale, device: as for `qrsc.correct_video`.
         codec, crf, pixel_format, encoder_preset, overwrite: of the output, as for `qrsc.correct_video`.
         progressive: as for `qrsc.correct_video`.
         progress, cancel, on_note: as for `qrsc.correct_video`.
@@ -83,7 +84,7 @@ def slowmo_video(
         ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan),
         EncodingOptions(codec, crf, pixel_format, encoder_preset, preset == "fast"),
         start=start,
-        end=end,
+        end=choose_end(start, end, duration),
         device=device,
         overwrite=overwrite,
         progressive=progressive,
