@@ -66,8 +66,14 @@ def test_presets_and_options_mean_the_same(clip: Path, tmp_path: Path) -> None:
 def test_slow_motion_is_that_of_the_command(clip: Path, tmp_path: Path) -> None:
     command("slowmo", clip, "-o", tmp_path / "command.mp4", "--factor", 2, "--gamma", 0.8, "--fast")
     result = qrsc.slowmo_video(clip, tmp_path / "library.mp4", factor=2, gamma=0.8, preset="fast")
-    assert (tmp_path / "library.mp4").read_bytes() == (tmp_path / "command.mp4").read_bytes()
     assert result.frames == 15
+    assert facts(tmp_path / "library.mp4") == facts(tmp_path / "command.mp4")
+    # Pictures as they were handed over: on a busy machine the encoder itself has given other bytes for the same ones.
+    command("slowmo", clip, "-o", tmp_path / "command", "--factor", 2, "--gamma", 0.8, "--fast")
+    qrsc.slowmo_video(clip, tmp_path / "library", factor=2, gamma=0.8, preset="fast")
+    assert len(names(tmp_path / "command")) == 15
+    for name in names(tmp_path / "command"):
+        assert (tmp_path / "library" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
     with pytest.raises(ValueError, match="from 1 to 64"):
         qrsc.slowmo_video(clip, tmp_path / "none.mp4", factor=0, gamma=0.8)
 
