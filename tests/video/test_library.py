@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import qrsc
 from qrsc.backend.progress import Progress
+from qrsc.calibrate.calibrate_video import calibrate_video
 from qrsc.cli.app import app
 from qrsc.flow import DisFlow, FlowPair
 from qrsc.media.probe import probe
@@ -178,6 +179,8 @@ def test_a_damaged_packet_is_skipped_by_calibration_too(tmp_path: Path) -> None:
         result = qrsc.correct_video(source, tmp_path / "again.mp4", preset="fast")
     assert result.damaged == 1
     assert "damaged" in result.notes[-1]
+    with pytest.warns(UserWarning, match=r"damaged.mp4 has damaged packets, which were left out"):
+        calibrate_video(source)
 
 
 def test_metadata_that_is_not_utf8_is_no_reason_to_refuse(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Literal
 
@@ -67,6 +68,8 @@ def calibrate_video(
         gyro=recorded.gyro,
         advance=Stage("calibrating", MOST_FRAMES, progress, cancel).advance,
     )
+    if clip.met.damaged:  # not how many: some are read twice
+        warnings.warn(f"{source.name} has damaged packets, which were left out.", stacklevel=2)
     report = CalibrationReport(source, found, clip.fps, mode, tuple(others), clip.matrix, recorded)
     if plot is not None:
         write_curve(plot, report.calibration, f"{source.name}: {report.headline()}")

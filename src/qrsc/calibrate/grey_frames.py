@@ -40,6 +40,7 @@ class ClipSource:
         camera: maker and model as the file says, or an empty string.
         info: of a video, if it has been probed.
         metadata: of a video, keys in lower case.
+        met: what was met while its frames were read.
     """
 
     path: Path
@@ -48,6 +49,7 @@ class ClipSource:
     camera: str
     info: ClipInfo | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    met: ReadReport = field(default_factory=ReadReport, compare=False)
 
     @property
     def matrix(self) -> Matrix:
@@ -101,9 +103,8 @@ class ClipSource:
             return
         info = probe(self.path) if self.info is None else self.info
         start = first * info.interval if first else None
-        # Damage is reported when the clip is corrected.
         with opened(self.path) as container:
-            for item in read_clip(container, info, [], start=start, report=ReadReport()):
+            for item in read_clip(container, info, [], start=start, report=self.met):
                 if isinstance(item, DecodedFrame):
                     yield pixels_of(item), math.nan if item.restarts else item.time
 
