@@ -69,4 +69,4 @@ def test_import_adds_little_to_torch() -> None:
         "from time import process_time as now; start = now(); import torch; middle = now(); from qrsc import *; "
         "print((now() - middle) / (middle - start))"
     )
-    assert min(float(run_python(code).stdout) for _ in range(3)) < 0.25
+    assert min(float(run_python(code).stdout) for _ in range(2)) < 0.25

@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
     ("arguments", "least"),
     [
         (["seeds"], 2),
-        (["damaged", "--cases", "200"], 200),  # 18 s on two cores of their own
+        (["damaged", "--cases", "200"], 200),
         (["faults"], 100),
-        (["kills", "--kills", "6"], 6),
+        (["kills", "--kills", "3"], 3),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -45,8 +45,6 @@ def walk(bench: ModuleType) -> Any:
         ("frozen tail", 0.5),  # 0.06; 2.9 before
         ("dropped frame", 0.5),  # 0.10; 1.3 before
         ("jump cut", 0.5),  # 0.13; 5.1 before
-        ("fade", 0.5),
-        ("exposure change", 0.5),
         ("rolling bar", 0.5),  # 0.18; 12.2 before
         ("flash", 1.0),  # 0.74; 2.4 before
     ],

@@ -217,7 +217,7 @@ def _parents_of(target: Path) -> Iterator[None]:
     missing = [parent for parent in target.parents if not parent.exists()]
     try:
         for parent in reversed(missing):
-            parent.mkdir()
+            parent.mkdir(exist_ok=True)  # another thread or process may be faster
         yield
     except BaseException:
         for parent in missing:

@@ -31,7 +31,10 @@ def test_figures_are_those_of_the_corrector(sim_set: Path) -> None:
     readout = Readout(0.6)
     frames = torch.stack([read_frame(sim_set / "0001" / "RS" / f"{k:05d}.png").frame for k in range(4)])
     truth = read_frame(sim_set / "0001" / "GS_first" / "00002.png").frame
-    expected = {"rs": frames[2], "qrs": Corrector(readout, tau=0.0, motion="quadratic", fusion="none")(frames)[2]}
+    expected = {
+        "rs": frames[2],
+        "qrs": Corrector(readout, tau=0.0, motion="quadratic", fusion="none", interpolation="bilinear")(frames)[2],
+    }
     for name, frame in expected.items():
         [score] = [s for s in scores if (s.sequence, s.frame, s.at, s.method) == ("0001", 2, "first", name)]
         assert score.figures["psnr"] == pytest.approx(float(psnr(frame, truth)), abs=1e-3)
@@ -42,7 +45,7 @@ def test_figures_are_those_of_the_corrector(sim_set: Path) -> None:
 def test_single_frames_are_those_of_the_corrector(sim_set: Path, name: str, motion: MotionName, scan: Scan) -> None:
     frames = torch.stack([read_frame(sim_set / "0000" / "RS" / f"{k:05d}.png").frame for k in range(4)])
     readout = Readout(0.8, scan)
-    expected = list(Corrector(readout, tau=0.3, motion=motion, fusion="none").stream(frames))
+    expected = list(Corrector(readout, tau=0.3, motion=motion, fusion="none", interpolation="bilinear").stream(frames))
     results = list(load_method(name, shared_flow("dis"))(frames, readout, 0.3))
     for result, corrected in zip(results, expected, strict=True):
         assert isinstance(result, LateFrame)
