@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from qrsc.evaluate.metrics.detail import detail
 from qrsc.image.resize import resized_picture
+from qrsc.names import PresetName
 from qrsc.pipeline import Corrected, Corrector
 from qrsc.timing import Readout
 from qrsc.warp import sample
@@ -150,16 +152,16 @@ def score(result: Corrected, frame: Tensor, length: Tensor) -> Score:
     return Score(float(detail(result.frame[None], frame[None])), float(excess))
 
 
-def scores(clip: Clip, preset: str) -> list[Score]:
+def scores(clip: Clip, preset: PresetName) -> list[Score]:
     """Of all frames of a clip."""
-    corrector = Corrector(READOUT, preset=preset, find_cuts=True, find_repeats=True)  # type: ignore[arg-type]
+    corrector = Corrector(READOUT, preset=preset, find_cuts=True, find_repeats=True)
     results = corrector.stream(clip.frames)
     return [score(*each) for each in zip(results, clip.frames, clip.lengths, strict=True)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--preset", default="default")
+    parser.add_argument("--preset", default="default", choices=get_args(PresetName))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--frames", action="store_true", help="every frame, not only the worst")

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import qrsc
 from qrsc.cli.app import app
 from qrsc.media.errors import VerificationError
-from qrsc.media.record import WriteRecord
 from qrsc.media.verify import verify_video
+from qrsc.media.write_record import WriteRecord
 from qrsc.media.writer import VideoWriter
 from qrsc.video import verifier
 from qrsc.video.result import VideoResult

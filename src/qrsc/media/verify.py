@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qrsc.media.errors import MediaError, VerificationError
 from qrsc.media.probe import opened, pyav, video_stream
-from qrsc.media.record import TrackRecord, WriteRecord
+from qrsc.media.write_record import TrackRecord, WriteRecord
 
 if TYPE_CHECKING:
     from av.container import InputContainer

@@ -27,8 +27,8 @@ from qrsc.media.orientation import IDENTITY
 from qrsc.media.pixel_aspect import set_pixel_aspects
 from qrsc.media.planes import FULL_RANGE, Colours, alpha_of, frame_of, layout_of, planar, reformatted, rgb_of
 from qrsc.media.probe import ClipInfo, file_url, is_cover, pyav, video_stream
-from qrsc.media.record import TrackRecord, WriteRecord
 from qrsc.media.tracks import known_layout, quicktime_language, set_rotation_in_file
+from qrsc.media.write_record import TrackRecord, WriteRecord
 
 if TYPE_CHECKING:
     import av

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from qrsc.media.atomic import keep_unverified
 from qrsc.media.errors import VerificationError
-from qrsc.media.record import WriteRecord
 from qrsc.media.verify import Verification, verify_video
+from qrsc.media.write_record import WriteRecord
 
 # Without a wish, verification takes at most this part of the time that the work took.
 LARGEST_SHARE = 0.05
