@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from qrsc.backend.memory import keep_freed_memory
 from qrsc.backend.progress import CancelToken, Progress, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
+from qrsc.image.resize import resized_picture
 from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
 from qrsc.pipeline import Corrected, Corrector
 from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
@@ -242,9 +242,7 @@ def _alpha(corrected: Corrected, source: SourceFrame, *, transparent: bool) -> T
     stored = stored_alpha(source.origin)
     alpha = None if stored is None else stored.to(corrected.frame)
     if alpha is not None and not corrected.unchanged:
-        field = corrected.correction_field
-        if field.shape[-2:] != alpha.shape[-2:]:
-            field = interpolate(field[None], alpha.shape[-2:], mode="bilinear", align_corners=False)[0]
+        field = resized_picture(corrected.correction_field[None], alpha.shape[-2:])[0]  # in pixels of the frame already
         alpha = apply_correction(alpha, field, interpolation="bicubic").image.clamp(0.0, 1.0)
     if not transparent:
         return alpha
