@@ -50,9 +50,9 @@ unless a column says otherwise. `detail` is the variance of luma minus its Gauss
 truth: 1 is right, less is blur. ST-LPIPS is a perceptual distance: 0 is equal. Every table names the target instant.
 Methods: `rs` is the unchanged input; `linear`, `qrs` and `cubic` correct each frame alone with motion of order 1, 2 and
 3; `multi-qrs` takes the mean of neighbouring frames corrected to the same instant; `path` and `multi-path` do the same
-with the [camera path](how.md#the-camera-path); `coherent` (`--denoise`), `rsa2-lite` (the default on a CPU) and `rsa2`
-(the default on a GPU) use the camera path and [fuse](how.md#fusion) three frames. Accuracy of the readout estimate:
-[lab book](lab/calibration.md). Accuracy of optical flow: [lab book](lab/flow.md).
+with the [camera path](how.md#the-camera-path); `coherent` (`--denoise`), `rsa2-lite` (the default) and `rsa2` (the
+paper's network on denoised frames) use the camera path and [fuse](how.md#fusion) three frames. Accuracy of the readout
+estimate: [lab book](lab/calibration.md). Accuracy of optical flow: [lab book](lab/flow.md).
 {sections}
 """
 

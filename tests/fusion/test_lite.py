@@ -9,9 +9,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from qrsc.fusion import load_fusion
 from qrsc.fusion.denoise import anchored, calmed
-from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures, fine_detail
+from qrsc.fusion.finish import finished
+from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures
 from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, plain_mean, weighted_mean
 from qrsc.fusion.networks import NetworkFusion, build_network
+from qrsc.image.blur import fine_detail
 from qrsc.weights import WeightsError, shipped_weights
 
 from .samples import aligned_frames, randomise
@@ -48,7 +50,7 @@ def test_untrained_it_is_the_mean_of_calmed_frames_and_gates_bring_their_detail_
         network(aligned)
 
 
-def test_untrained_bands_are_the_mean_and_anchored_it_still_is() -> None:
+def test_untrained_bands_are_the_mean_and_are_finished_like_any_result() -> None:
     aligned = aligned_frames(3, (30, 41))
     expected = plain_mean(aligned)
     fused = NetworkFusion(LiteNetwork(replace(TINY, bands=True)))(aligned)
@@ -56,7 +58,7 @@ def test_untrained_bands_are_the_mean_and_anchored_it_still_is() -> None:
     aligned = replace(aligned, valid=torch.ones_like(aligned.valid))  # no frame ends anywhere
     network = LiteNetwork(replace(TINY, bands=True, anchor=True))
     plain = plain_mean(aligned).image
-    torch.testing.assert_close(NetworkFusion(network)(aligned).image, anchored(plain, aligned), atol=1e-3, rtol=0)
+    torch.testing.assert_close(NetworkFusion(network)(aligned).image, finished(plain, aligned), atol=1e-3, rtol=0)
 
 
 def test_fine_detail_has_weights_of_its_own() -> None:
@@ -76,17 +78,8 @@ def test_fine_detail_has_weights_of_its_own() -> None:
     with torch.no_grad():
         fused = network(aligned)
     mean, own = plain_mean(aligned).image, aligned.frames[:, 1]
-    fine = fine_detail(torch.stack([mean, own], 1))
-    torch.testing.assert_close(fused, mean - fine[:, 0] + fine[:, 1], atol=2e-3, rtol=0)
+    torch.testing.assert_close(fused, mean - fine_detail(mean) + fine_detail(own), atol=2e-3, rtol=0)
     assert float((own - mean).abs().mean()) > 0.005
-
-
-def test_fine_detail_by_hand() -> None:
-    ramp = torch.linspace(0.0, 1.0, 40).reshape(1, 1, 1, 1, 40).expand(1, 2, 3, 30, 40)
-    assert float(fine_detail(ramp)[..., 8:-8].abs().max()) < 1e-6, "what is smooth is not fine"
-    stripes = torch.zeros(1, 1, 3, 30, 40)
-    stripes[..., ::2] = 1.0
-    torch.testing.assert_close(fine_detail(stripes)[..., 8:-8], (stripes - 0.5)[..., 8:-8])
 
 
 @pytest.mark.parametrize("colour", [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.9, 0.1, 0.3)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qrsc.image.blur import binomial_blur, box_mean
+from qrsc.image.blur import binomial_blur, box_mean, fine_detail
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -16,6 +16,14 @@ def test_a_point_becomes_the_window_and_a_flat_picture_stays(step: int) -> None:
     assert window.tolist() == [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
     flat = torch.full((2, 3, 5, 4), 0.3)
     torch.testing.assert_close(binomial_blur(flat, step), flat)
+
+
+def test_fine_detail_by_hand() -> None:
+    ramp = torch.linspace(0.0, 1.0, 40).expand(2, 3, 30, 40)
+    assert float(fine_detail(ramp)[..., 8:-8].abs().max()) < 1e-6, "what is smooth is not fine"
+    stripes = torch.zeros(1, 3, 30, 40)
+    stripes[..., ::2] = 1.0
+    torch.testing.assert_close(fine_detail(stripes)[..., 8:-8], (stripes - 0.5)[..., 8:-8])
 
 
 @pytest.mark.parametrize("size", [(7, 9), (2, 3), (1, 1)])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowPair
-from qrsc.fusion import AlignedFrames, default_fusion, mean_fusion
+from qrsc.fusion import AlignedFrames, mean_fusion
 from qrsc.fusion.lite.network import LiteNetwork
 from qrsc.fusion.networks import NetworkFusion
 from qrsc.motion import along_path as paths_module
@@ -119,11 +119,10 @@ def test_frames_are_sampled_as_in_the_training_of_their_fusion() -> None:
     assert chosen(fusion="coherent", frames=3) == "bilinear", "each frame is alone"
 
 
-def test_without_a_name_the_fusion_is_what_suits_the_device() -> None:
+def test_without_a_name_the_fusion_is_the_small_network() -> None:
     corrector = Corrector(Readout(0.5), flow=Told(1.0))
     corrector(torch.rand(3, 3, 48, 64, generator=torch.Generator().manual_seed(0)))
     resolved = corrector.resolved("cpu")
     assert isinstance(resolved.fusion, NetworkFusion)
     assert isinstance(resolved.fusion.network, LiteNetwork)
     assert resolved.interpolation == "bicubic"
-    assert (default_fusion(torch.device("cpu")), default_fusion(torch.device("cuda"))) == ("rsa2-lite", "rsa2")

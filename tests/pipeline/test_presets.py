@@ -51,7 +51,7 @@ def test_flow_and_fusion_are_chosen_for_each_clip(monkeypatch: pytest.MonkeyPatc
     flows = {"first": Steady(1.0), "second": Steady(2.0)}
     fusions = {"mean": Counting(), "coherent": Counting()}
     loaded: list[str] = []
-    where = {"flow": "first", "fusion": "mean"}  # what the device of the next clip asks for
+    where = {"flow": "first"}  # what the device of the next clip asks for
 
     def load_flow(name: str) -> Steady:
         loaded.append(name)
@@ -62,33 +62,35 @@ def test_flow_and_fusion_are_chosen_for_each_clip(monkeypatch: pytest.MonkeyPatc
         return fusions[name]
 
     monkeypatch.setattr(resolve_module, "default_flow", lambda device: where["flow"])
-    monkeypatch.setattr(resolve_module, "default_fusion", lambda device: where["fusion"])
+    monkeypatch.setattr(resolve_module, "DEFAULT_FUSION", "mean")
     monkeypatch.setattr(resolve_module, "load_flow", load_flow)
     monkeypatch.setattr(resolve_module, "load_fusion", load_fusion)
     corrector = Corrector(READOUT, motion="linear")
     corrector(clip(3))
-    where.update(flow="second", fusion="coherent")
+    where["flow"] = "second"
+    monkeypatch.setattr(resolve_module, "DEFAULT_FUSION", "coherent")
     corrector(clip(4))
     assert [flow.calls for flow in flows.values()] == [2, 3]
     assert [fusion.calls for fusion in fusions.values()] == [3, 4]
-    where.update(flow="first", fusion="mean")
+    where["flow"] = "first"
+    monkeypatch.setattr(resolve_module, "DEFAULT_FUSION", "mean")
     list(corrector.between(clip(3), 2))
     assert [flow.calls for flow in flows.values()] == [4, 3]
     assert sorted(loaded) == ["coherent", "first", "mean", "second"], "what was loaded once is kept"
 
 
 def test_a_corrector_says_what_it_uses_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve_module, "default_fusion", lambda device: "mean" if device.type == "cpu" else "coherent")
+    monkeypatch.setattr(resolve_module, "DEFAULT_FUSION", "mean")
     corrector = Corrector(READOUT, flow="dis-fast")
     on_cpu, on_cuda = (corrector.resolved(device) for device in ("cpu", "cuda"))
-    assert (on_cpu.flow_name, on_cpu.fusion_name, on_cpu.interpolation) == ("dis-fast", "mean", "bicubic")
-    assert (on_cuda.flow_name, on_cuda.fusion_name, on_cuda.interpolation) == ("dis-fast", "coherent", "bicubic")
+    for found in (on_cpu, on_cuda):
+        assert (found.flow_name, found.fusion_name, found.interpolation) == ("dis-fast", "mean", "bicubic")
     assert on_cuda.reasons == {
         "flow": "asked for",
-        "fusion": "the default on cuda",
+        "fusion": "the default",
         "interpolation": "what the fusion was made for",
     }
-    assert repr(on_cpu).startswith("Resolved(flow dis-fast (asked for), fusion mean (the default on cpu), ")
+    assert repr(on_cpu).startswith("Resolved(flow dis-fast (asked for), fusion mean (the default), ")
     fast = Corrector(READOUT, preset="fast", fusion=Counting()).resolved("cpu")
     assert (fast.flow_name, fast.fusion_name) == ("dis", "Counting")
     assert (fast.reasons["flow"], fast.reasons["fusion"]) == ("the preset fast", "asked for")

@@ -51,7 +51,7 @@ Motion = Annotated[
 ]
 Fusion = Annotated[
     str | None,
-    typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite*, rsa2 (* GPU) or FILE."),
+    typer.Option(metavar="NAME", show_default=False, help="none, mean, coherent, rsa2-lite*, rsa2 or FILE."),
 ]
 Denoise = Annotated[
     bool,

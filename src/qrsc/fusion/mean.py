@@ -149,6 +149,11 @@ def log_weights(
     return -time_distance / TIME_CONSTANT - with_mine.unsqueeze(2)
 
 
+def agreement(image: Tensor, other: Tensor) -> Tensor:
+    """How far images `[B, 3, H, W]` agree around each pixel, `[B, 1, H, W]`: 1 where they are equal, down to 0."""
+    return torch.exp(box_mean(_squared_difference(image, other)[:, None], WINDOW) / (-3.0 * DISAGREEMENT**2))
+
+
 def _squared_difference(image: Tensor, other: Tensor) -> Tensor:
     """Squared difference of images `[B, 3, H, W]`, summed over channels, `[B, H, W]`; by plane, 4 times as fast."""
     red, green, blue = (one - two for one, two in zip(image.unbind(1), other.unbind(1), strict=True))

@@ -18,6 +18,7 @@ from qrsc.fusion.adacof.operator import has_triton
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.blocks import MULTIPLE
 from qrsc.fusion.denoise import anchored, calmed
+from qrsc.fusion.finish import finished
 from qrsc.fusion.lite.network import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2.network import Rsa2Network, Rsa2Options
 from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
@@ -103,7 +104,7 @@ class NetworkFusion:
             fused = self._in_tiles(padded, mean, self.tile)
         fused = fused[..., :height, :width]
         if options.calm or options.anchor:
-            fused = self._anchored(fused, aligned)
+            fused = self._finished(fused, aligned)
         self.fallback = self._fallback(frames)
         return Warped(fused.clamp(0.0, 1.0).to(frames.dtype), aligned.valid.any(1))
 
@@ -127,14 +128,15 @@ class NetworkFusion:
         frames, detail = self._record(graphs, run, ("calmed", aligned.centre), *inputs)
         return replace(aligned, frames=frames, detail=detail)
 
-    def _anchored(self, fused: Tensor, aligned: AlignedFrames) -> Tensor:
-        """`anchored`, recorded separately from the network like `_calmed`."""
+    def _finished(self, fused: Tensor, aligned: AlignedFrames) -> Tensor:
+        """`anchored` for denoised frames, else `finished`; recorded separately from the network like `_calmed`."""
+        last_step = anchored if self.network.options.calm else finished
 
         def run(fused: Tensor, frames: Tensor, valid: Tensor, time_distance: Tensor) -> Tensor:
-            return anchored(fused, replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
+            return last_step(fused, replace(aligned, frames=frames, valid=valid, time_distance=time_distance))
 
         inputs = (fused, aligned.frames, aligned.valid, aligned.time_distance)
-        return self._run(run, ("anchored", aligned.centre), *inputs)
+        return self._run(run, ("finished", aligned.centre), *inputs)
 
     def _fused(self, aligned: AlignedFrames, mean: Tensor) -> Tensor:
         """The output of the network for frames of a size it takes, `[B, 3, H, W]`."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from qrsc.backend import opencv
 
 TRIANGLE = tuple(count / 16 for count in (1, 2, 3, 4, 3, 2, 1))
+COARSE_STEPS = (1, 2, 4)  # of the binomial blurs that separate coarse structure from fine detail: together sigma 3.2
 
 
 def binomial_blur(values: Tensor, step: int = 1) -> Tensor:
@@ -18,6 +19,14 @@ def binomial_blur(values: Tensor, step: int = 1) -> Tensor:
     rows.add_(padded[..., step:-step, :], alpha=0.5)
     columns = (rows[..., : -2 * step] + rows[..., 2 * step :]).mul_(0.25)
     return columns.add_(rows[..., step:-step], alpha=0.5)
+
+
+def fine_detail(values: Tensor) -> Tensor:
+    """What a blur of about 3 pixels removes from `[B, C, H, W]`."""
+    smooth = values
+    for step in COARSE_STEPS:
+        smooth = binomial_blur(smooth, step)
+    return values - smooth
 
 
 def triangle_blur(values: Tensor) -> Tensor:

@@ -40,8 +40,8 @@ class Corrector:
             camera's path through 7 frames, and a quadratic motion to the residual (see `qrsc.motion.camera_path`).
         fusion: `mean` merges neighbouring frames corrected to the same instant, `coherent` keeps only the detail that
             they agree on, which removes noise; `none` uses each frame alone. Or the name of a network with shipped
-            weights, a file of weights (.safetensors), or a function of `qrsc.fusion.AlignedFrames`. None is the default
-            for the device, see `qrsc.fusion.default_fusion`.
+            weights, a file of weights (.safetensors), or a function of `qrsc.fusion.AlignedFrames`. None is the
+            default, `rsa2-lite`.
         warp: `invert`, `splat` or `negate`; see `qrsc.warp.apply_correction`.
         denoise: use the fusion `coherent`, which removes noise and, with it, fine detail; not together with another
             `fusion`.

@@ -18,7 +18,7 @@ class Preset:
 
     Attributes:
         name: of the preset.
-        fusion: by name; None is the default for the device.
+        fusion: by name; None is the default.
         flow: by name; None is the default for the device.
         field_scale: the size at which motion is solved and inverted, relative to the frames.
         halves_threads: on a CPU, each operation gets half of the threads; see `choose_threads`.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from qrsc.flow import FlowEstimator, default_flow, load_flow
-from qrsc.fusion import Fusion, default_fusion, load_fusion, wanted_interpolation
+from qrsc.fusion import DEFAULT_FUSION, Fusion, load_fusion, wanted_interpolation
 from qrsc.names import Interpolation
 from qrsc.pipeline.presets import Preset
 
@@ -80,9 +80,8 @@ class Resolver:
 
     def __call__(self, device: torch.device) -> Resolved:
         """Flow and fusion for frames on a device."""
-        by_device = f"the default on {device.type}"
         flow = default_flow(device) if self._flow is None else self._flow
-        fusion = default_fusion(device) if self._fusion is None else self._fusion
+        fusion = DEFAULT_FUSION if self._fusion is None else self._fusion
         merge = self._loaded_fusion(fusion) if isinstance(fusion, str) else fusion
         return Resolved(
             device,
@@ -92,8 +91,8 @@ class Resolver:
             name_of(flow),
             name_of(fusion),
             {
-                "flow": self._flow_reason or by_device,
-                "fusion": self._fusion_reason or by_device,
+                "flow": self._flow_reason or f"the default on {device.type}",
+                "fusion": self._fusion_reason or "the default",
                 "interpolation": "asked for" if self._interpolation else "what the fusion was made for",
             },
         )

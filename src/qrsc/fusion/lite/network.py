@@ -18,13 +18,12 @@ from qrsc.fusion.blocks import FIELD_SCALE, INVALID, Pictures, start_at_zero
 from qrsc.fusion.denoise import restored, visible_detail
 from qrsc.fusion.lite.polish import UNLIKE_SCALE, Polish
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
-from qrsc.image.blur import binomial_blur
+from qrsc.image.blur import fine_detail
 from qrsc.weights.architecture import require_sizes
 
 STRIDE = 4  # of the finest features, in pixels of the frame
 # Frames that disagree have weights down to e^-40 in the mean; the network must be able to raise them again.
 LEAST_PRIOR = -2.0 * INVALID
-BLUR_STEPS = (1, 2, 4)  # of the binomial blurs that separate smooth from fine detail: together sigma 3.2 pixels
 
 
 _LIMITS = {"widths": (1, 1024), "depths": (0, 32), "kernel": (1, 9), "polish": (0, 1024), "polishes": (0, 32)}
@@ -42,8 +41,8 @@ class LiteOptions:
             and the network decides how much of it is restored.
         bands: fine detail has weights of its own. Low frequencies are best averaged over frames; fine detail is best
             taken from the centre frame, except where that frame does not show the pixel.
-        anchor: for frames that are not denoised: give the result the colours of their mean; see
-            `qrsc.fusion.denoise.anchored`. Denoised frames always get them.
+        anchor: for frames that are not denoised: finish the result, see `qrsc.fusion.finish`. Results of denoised
+            frames always get the colours of their mean.
         polish, polishes: channels of the refining convolutions, and number of pairs; 0 channels is no refinement.
     """
 
@@ -112,7 +111,8 @@ class LiteNetwork(nn.Module):
         weight, fine_weight = (torch.softmax(prior + each, 1) for each in (scores[:, :, :1], scores[:, :, -1:]))
         fused = (weight * filtered).sum(1)
         if self.options.bands:
-            fused = fused + ((fine_weight - weight) * fine_detail(filtered)).sum(1)
+            fine = fine_detail(filtered.flatten(0, 1)).reshape(filtered.shape)
+            fused = fused + ((fine_weight - weight) * fine).sum(1)
             weight = fine_weight
         if not self.options.polish:
             return fused
@@ -202,14 +202,6 @@ def filter_pictures(pictures: Tensor, kernels: Tensor) -> Tensor:
         row, column = divmod(tap, side)
         total = total + kernels[:, tap : tap + 1] * padded[..., row : row + height, column : column + width]
     return total
-
-
-def fine_detail(frames: Tensor) -> Tensor:
-    """What a blur of about 3 pixels removes from frames `[B, T, 3, H, W]`; the same shape."""
-    smooth = frames.flatten(0, 1)
-    for step in BLUR_STEPS:
-        smooth = binomial_blur(smooth, step)
-    return frames - smooth.reshape(frames.shape)
 
 
 def _doubled(features: Tensor) -> Tensor:

@@ -52,8 +52,8 @@ class Rsa2Options:
         prior: masks are learned on top of the weights of `mean_fusion`; not in the paper.
         calm: for denoised frames (see `qrsc.fusion.denoise.calmed`); not in the paper. The removed detail is an input,
             and the network decides how much of it is restored.
-        anchor: for frames that are not denoised: give the result the colours of their mean; see
-            `qrsc.fusion.denoise.anchored`. Denoised frames always get them.
+        anchor: for frames that are not denoised: finish the result, see `qrsc.fusion.finish`. Results of denoised
+            frames always get the colours of their mean.
         mask_width: channels of the hidden layer behind the masks; 1 for the paper's number of parameters.
     """
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from qrsc.fusion import AlignedFrames
 from qrsc.fusion.denoise import anchored, calmed
+from qrsc.fusion.finish import finished
 from qrsc.fusion.networks import FusionNetwork
 from qrsc.learn.fusion.losses import Loss, Scaling, balanced, charbonnier, proportional, unseen_error
 from qrsc.learn.fusion.samples import FusionSamples, SamplePool
@@ -117,7 +118,7 @@ class FusionTask:
         if not (options.calm or options.anchor):
             return fused
         with self._full_precision():
-            return anchored(fused, aligned)
+            return anchored(fused, aligned) if options.calm else finished(fused, aligned)
 
     @torch.no_grad()
     def _taught(self, samples: FusionSamples, chosen: slice | None) -> Tensor | None:
