@@ -65,6 +65,7 @@ class CalibrationReport:
             "stabilisation": self.recorded.stabilisation,
             "gyro_correlation": None if found.gyro is None else round(found.gyro, 3),
             "determined": found.determined,
+            "altered": found.altered,
             "reason": found.reason,
             "fps": self.fps,
             "frames": found.pairs + 1,
