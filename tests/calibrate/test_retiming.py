@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qrsc.calibrate import estimate
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.estimate import estimate_readout
 from qrsc.calibrate.retiming import drops_frames, retiming, skipped_frames
+from tests.calibrate.test_decision import FOUND
 
 Shaken = Callable[..., ClipMotions]
 
@@ -61,7 +63,7 @@ def test_a_clip_with_dropped_frames_is_said_to_be_retimed(shaken: Shaken) -> Non
     assert (found.low, found.high) == (0.0, 1.0)
 
 
-def test_frames_that_are_missing_here_and_there_are_recognised(shaken: Shaken) -> None:
+def test_frames_that_are_missing_here_and_there_are_recognised(shaken: Shaken, monkeypatch: pytest.MonkeyPatch) -> None:
     # Variable rate played at a constant one: nothing repeats often enough, nothing is missing regularly.
     clip = shaken(0.5, pairs=60, amplitude=0.8, drift=12.0, seed=3)
     assert skipped_frames(clip) == 0
@@ -69,6 +71,7 @@ def test_frames_that_are_missing_here_and_there_are_recognised(shaken: Shaken) -
     times[[7, 21, 26, 44, 51]] = 2.0, 3.0, 2.0, 2.0, 3.0
     skipping = replace(clip, shift=times[:, None, None] * clip.shift)
     assert skipped_frames(skipping) == 5
+    monkeypatch.setattr(estimate, "_estimate", lambda *arguments: replace(FOUND, scan="top-down"))
     found = estimate_readout(skipping)
     assert not found.determined
     assert found.altered

@@ -74,18 +74,28 @@ def random_effects(estimates: Sequence[float], errors: Sequence[float]) -> Rando
 def checked_readout(
     motions: ClipMotions, *, scan: Scan | None = None, either_axis: bool = False, around: float | None = None
 ) -> Calibration:
-    """The readout of a clip, tested by its halves; arguments as for `estimate_readout`.
+    """The readout of a clip, tested by its halves; arguments as for `estimate_readout`."""
+    whole = estimate_readout(motions, scan=scan, either_axis=either_axis, around=around)
+    return tested_by_halves(whole, motions, known_scan=scan is not None)
+
+
+def tested_by_halves(whole: Calibration, motions: ClipMotions, *, known_scan: bool) -> Calibration:
+    """An estimate whose interval is widened by what the halves of the clip differ by.
 
     The interval of a clip that is open widens as well: what is done with the clip depends on it.
+
+    Args:
+        whole: the estimate.
+        motions: from which it was made.
+        known_scan: whether the scan was given, so that halves have to keep it.
     """
-    whole = estimate_readout(motions, scan=scan, either_axis=either_axis, around=around)
     middle = motions.pairs // 2
     if not whole.measured or INTERVAL * whole.error > WIDE or whole.altered or middle < MIN_PAIRS:
         return whole
     # Halves are free to choose the direction, but not the axis: that needs more frames.
     sideways = Readout(0.0, whole.scan).sideways != (motions.size[0] > motions.size[1])
     halves = [
-        estimate_readout(half, scan=whole.scan if sideways or scan is not None else None)
+        estimate_readout(half, scan=whole.scan if sideways or known_scan else None)
         for half in (motions.part(0, middle), motions.part(middle, motions.pairs))
     ]
     if not all(half.measured for half in halves):
