@@ -6,8 +6,9 @@ DIR holds the clips; folders in it are clips of images if they hold any. Every c
 are calibrated in five forms. Reversed in time, flipped or turned by a half, the scan runs the other way: played
 backwards, the row that was read last comes first. Turned by a quarter, it runs along the other axis. Nothing else may
 change: the scan has to be right or open in all, and a readout that is determined has to lie within the intervals of all
-others of its clip, open ones included. The scans of known clips are in `SCANS`; those of other clips are compared with
-the first one found. With a cache, the motions of the cells are kept there.
+others of its clip, open ones included. A global shutter counts as 0, and its interval reaches as far to either side:
+what it says is "at most". The scans of known clips are in `SCANS`; those of other clips are compared with the first one
+found. With a cache, the motions of the cells are kept there.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def calibrated(clip: ClipSource, seconds: list[float], cache: Path | None) -> li
 
 def signed(form: str, found: Calibration, original: Scan) -> tuple[float, float, float]:
     """Gamma and the ends of its interval along the scan of the original; negative against it."""
-    if found.is_global:  # its sign was not kept
+    if found.is_global:
         return 0.0, -found.high, found.high
     if FORMS[form][1](Readout(0.5, original)).scan == found.scan:
         return found.gamma, found.least, found.high

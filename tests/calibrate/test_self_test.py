@@ -96,6 +96,7 @@ def test_a_half_whose_direction_is_open_still_contradicts(shaken: Shaken, monkey
     assert not found.determined
     assert found.altered
     assert found.high >= 0.208
+    assert "(gamma 0.21 ± 0.05, 0.00 ± 0.02)" in found.reason
 
 
 def test_halves_widen_the_interval_of_an_open_clip(shaken: Shaken, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,8 +136,12 @@ def combined(parts: Sequence[Calibration]) -> Calibration:
 
 def _compared(parts: Sequence[Calibration], scan: Scan) -> RandomEffects:
     """Parts compared by what they say about gamma, not about the direction: that may be open in a part."""
-    along = [part.gamma if part.both_directions else _along(part, scan) for part in parts]
-    return random_effects(along, [part.error for part in parts])
+    return random_effects(_apart_from_direction(parts, scan), [part.error for part in parts])
+
+
+def _apart_from_direction(parts: Sequence[Calibration], scan: Scan) -> list[float]:
+    """The gammas of estimates along a scan; those whose direction is open are taken to run along it."""
+    return [part.gamma if part.both_directions else _along(part, scan) for part in parts]
 
 
 def _along(found: Calibration, scan: Scan) -> float:
@@ -160,7 +164,10 @@ def _result(found: Calibration, along: float, error: float, contradictory: Seque
         values = [(_along(part, scan), INTERVAL * _error(part)) for part in contradictory]
         least = min(least, *(value - width for value, width in values))
         high = max(high, *(value + width for value, width in values))
-        shown = ", ".join(f"{value:.2f} ± {width:.2f}" for value, width in values)
+        shown = ", ".join(
+            f"{gamma:.2f} ± {INTERVAL * part.error:.2f}"
+            for gamma, part in zip(_apart_from_direction(contradictory, scan), contradictory, strict=True)
+        )
         # Simulated clips with a readout contradict themselves only where something very near fills the picture.
         objection = f"its parts contradict each other (gamma {shown}), {NO_SINGLE_READOUT}, or very near things pass by"
     if along < 0.0 and abs(along) >= GLOBAL_GAMMA:
