@@ -15,8 +15,14 @@ pictures beyond that is not in it; `calibration.py` renders pictures.
     retimed     frames dropped, repeated, or both, and played at a constant rate
 
 A clip is determined but wrong if it determines a rolling shutter whose interval does not hold the truth, or the wrong
-scan, or a global shutter where the truth is none. For a stabilised clip no gamma is right: it is wrong to determine any
-but the recorded one. Calling it "nothing to correct" leaves it as it is, and is counted apart.
+scan, or a global shutter where the truth is none. For a stabilised or re-timed clip no gamma is right: to determine any
+is wrong, unless all its rows were exposed at once. The right answer is "not determined", best with the finding that the
+frames were altered.
+
+The interval of a clip whose frames were altered holds nothing, since there is no truth for it to hold. Its coverage is
+therefore that of the clips that have a readout, open ones included, and of those that are determined. It is also
+printed for all clips with the gamma that was recorded as the truth. That counts an interval of 0 to 1, which claims
+nothing, as right: how many of these there are is printed beside it.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ import torch
 
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.cells import GRID
-from qrsc.calibrate.estimate import Calibration
+from qrsc.calibrate.estimate import GLOBAL_GAMMA, MAX_HALF_WIDTH_GLOBAL, Calibration
 from qrsc.calibrate.self_test import checked_readout
 from qrsc.simulate.camera.styles import STYLES, Style
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
@@ -47,6 +53,7 @@ from qrsc.timing import Readout
 Array = npt.NDArray[np.float64]
 
 KINDS = ("plain", "zooming", "parallax", "crowded", "stabilised", "retimed")
+ALTERED = ("stabilised", "retimed")
 SIZE = (480, 640)
 POINTS = 3  # per cell and direction
 PAIRS = (45, 60, 90)  # lengths of clips, in turn: one and a half to three seconds
@@ -234,29 +241,33 @@ def motions_of(
 
 
 def verdict(found: Calibration, gamma: float, kind: str) -> str:
-    """`open`, `right`, `left alone` (a stabilised clip that is passed through) or `wrong`."""
+    """`right`, `wrong`, `open`, or `recognised`: open, since its frames were altered."""
     if not found.determined:
-        return "open"
-    if found.is_global:
-        return "right" if gamma < 0.1 else "left alone" if kind == "stabilised" else "wrong"
+        return "recognised" if found.altered else "open"
+    if found.is_global or gamma < GLOBAL_GAMMA:
+        return "right" if found.is_global and gamma < MAX_HALF_WIDTH_GLOBAL else "wrong"
     held = found.low <= gamma <= found.high and found.scan == "top-down"
-    return "right" if held else "wrong"
+    return "right" if held and kind not in ALTERED else "wrong"
 
 
-def summary(kind: str, results: Iterable[tuple[float, Calibration]]) -> None:
+def holds(found: Calibration, gamma: float) -> bool:
+    """Whether the interval holds a gamma that is read top-down."""
+    along = gamma if found.scan == "top-down" else -gamma
+    return found.least <= along <= found.high
+
+
+def summary(title: str, results: Iterable[tuple[str, float, Calibration]]) -> None:
     """Print the figures of a group of clips."""
     results = list(results)
-    verdicts = [verdict(found, gamma, kind) for gamma, found in results]
-    sure = [(gamma, found) for gamma, found in results if found.determined]
-    held = [
-        found.least <= gamma <= found.high if found.scan == "top-down" else found.least <= -gamma <= found.high
-        for gamma, found in results
-    ]
-    errors = [abs(found.gamma - gamma) for gamma, found in sure]
-    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in ("right", "left alone", "wrong", "open"))
+    verdicts = [verdict(found, gamma, kind) for kind, gamma, found in results]
+    counts = ", ".join(f"{verdicts.count(word)} {word}" for word in ("right", "wrong", "open", "recognised"))
+    held = sum(holds(found, gamma) for _, gamma, found in results)
+    vacuous = sum(found.low <= 0.0 and found.high >= 1.0 for _, _, found in results)
+    errors = [abs(found.gamma - gamma) for kind, gamma, found in results if found.determined and kind not in ALTERED]
     print(
-        f"{kind:11s} {len(results):3d} clips: {counts}; interval holds the truth in {np.mean(held):.1%} of all"
-        + (f", median error of the determined {np.median(errors):.4f}" if errors else ""),
+        f"{title:16s} {len(results):3d} clips: {counts}; interval holds the recorded gamma in {held} "
+        f"({held / max(1, len(results)):.1%}), {vacuous} claim nothing"
+        + (f"; median error of the determined {np.median(errors):.4f}" if errors else ""),
         flush=True,
     )
 
@@ -272,12 +283,12 @@ def main() -> None:
     textures = texture_library(torch.Generator().manual_seed(0), variety=1, resolution=32)
     everything: list[tuple[str, float, Calibration]] = []
     for kind in options.kinds:
-        results = []
+        results: list[tuple[str, float, Calibration]] = []
         for number in range(options.first, options.first + options.clips):
             motions, gamma = motions_of(kind, number, options.seed, options.cache, textures)
             started = time.process_time()
             found = checked_readout(motions)
-            results.append((gamma, found))
+            results.append((kind, gamma, found))
             print(
                 f"{kind} {number:3d} {motions.pairs:3d} pairs  true {gamma:.3f}  found {found.gamma:.3f} "
                 f"({found.least:.3f} to {found.high:.3f}) {found.scan:9s} {verdict(found, gamma, kind):10s} "
@@ -285,11 +296,10 @@ def main() -> None:
                 flush=True,
             )
         summary(kind, results)
-        everything += [(kind, gamma, found) for gamma, found in results]
-    wrong = sum(verdict(found, gamma, kind) == "wrong" for kind, gamma, found in everything)
-    sure = sum(found.determined for _, _, found in everything)
-    summary("all", [(gamma, found) for _, gamma, found in everything])
-    print(f"determined but wrong: {wrong} of {len(everything)} clips, {wrong} of {sure} determined")
+        everything += results
+    summary("all", everything)
+    summary("with a readout", [result for result in everything if result[0] not in ALTERED])
+    summary("determined", [result for result in everything if result[2].determined])
 
 
 if __name__ == "__main__":

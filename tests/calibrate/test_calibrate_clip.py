@@ -12,6 +12,7 @@ from qrsc.calibrate import calibrate_clip as module
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.cells import Grey
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
+from tests.calibrate.test_self_test import joined
 from tests.videos import Recipe, make_video, texture_frames
 
 Shaken = Callable[..., ClipMotions]
@@ -50,6 +51,14 @@ def test_pieces_that_are_each_determined_have_to_agree(pieces: dict[int, ClipMot
     assert "contradict" in found.reason
     assert found.low < 0.56
     assert found.high > 0.84
+
+
+def test_the_halves_of_the_only_piece_that_moves_have_to_agree(pieces: dict[int, ClipMotions], shaken: Shaken) -> None:
+    still = shaken(0.6, amplitude=0.0)
+    pieces |= {0: still, 880: joined(shaken(0.8, pairs=24, seed=1), shaken(0.5, pairs=24, seed=1)), 440: still}
+    found = module.calibrate_clip(CLIP)
+    assert not found.determined
+    assert "contradict" in found.reason
 
 
 def test_frames_at_uneven_times_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

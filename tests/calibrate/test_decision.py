@@ -213,3 +213,13 @@ def test_a_folder_has_no_rate_and_no_camera(tmp_path: Path) -> None:
     assert open_clip(tmp_path, 25.0).fps == 25.0
     with pytest.raises(FileNotFoundError, match="there is no file or folder"):
         open_clip(tmp_path / "missing")
+
+
+def test_a_clip_that_no_readout_explains_is_left_as_it_is(clip: dict[str, Any]) -> None:
+    clip["found"] = replace(
+        FOUND, low=0.0, high=1.0, least=-1.0, determined=False, altered=True, reason="no single readout explains it"
+    )
+    clip["camera"] = "GoPro HERO5 Black"  # the table has it, but frames that were moved do not follow its readout
+    result = chosen()
+    assert result.nothing_to_correct
+    assert "no single readout explains it. A plain correction is wrong for such a clip" in result.message

@@ -9,6 +9,7 @@ import pytest
 
 from qrsc.calibrate import estimate
 from qrsc.calibrate.cell_motions import ClipMotions
+from qrsc.calibrate.coarse_search import CoarseSearch
 from qrsc.calibrate.estimate import estimate_readout
 
 Shaken = Callable[..., ClipMotions]
@@ -155,7 +156,7 @@ def test_a_fit_at_the_end_of_its_range_starts_again_or_means_nothing(
         return SimpleNamespace(gamma=fitted[len(asked) - 1]), 0.01
 
     monkeypatch.setattr(estimate, "fit_camera", fit_camera)
-    search = estimate._CoarseSearch("rows", np.zeros(1), np.zeros(1), -0.1, np.zeros(1), True)
+    search = CoarseSearch("rows", np.zeros(1), np.zeros(1), -0.1, np.zeros(1), True)
     assert estimate._refined(search, shaken(0.25, pairs=12)) == expected
     assert asked == starts
 
@@ -165,3 +166,11 @@ def test_an_estimate_at_the_end_of_the_range_could_be_anything(shaken: Shaken, m
     found = estimate_readout(shaken(0.6, pairs=20))
     assert (found.determined, found.least, found.high) == (False, -1.0, 1.0)
     assert "no gamma from 0 to 1 fits" in found.reason
+
+
+def test_an_estimate_beyond_1_reaches_as_far_down_as_one_at_1(shaken: Shaken, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_refined", lambda search, motions: (1.056, 0.052))
+    monkeypatch.setattr(estimate, "contradicting_slope", lambda motions, gamma, error: None)
+    found = estimate_readout(shaken(0.9, pairs=20))
+    assert (found.gamma, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(1.0 - 2 * 0.052)

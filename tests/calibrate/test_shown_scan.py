@@ -60,3 +60,9 @@ def test_the_curve_is_turned_too() -> None:
     assert turned.scan == "top-down"
     assert turned.curve_gammas.tolist() == [-0.5, 0.0, 1.0]
     assert turned.curve_costs.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_clip_that_no_readout_explains_is_reported_so() -> None:
+    report = CalibrationReport(Path("clip.mp4"), replace(FOUND, determined=False, altered=True, reason="why"), 30.0)
+    assert report.text().startswith("gamma     not determined: no single readout explains this clip\nwhy       why")
+    assert report.figures()["altered"] is True

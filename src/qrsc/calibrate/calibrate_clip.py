@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +14,7 @@ from qrsc.calibrate.estimate import Calibration, estimate_readout
 from qrsc.calibrate.gpmf import GyroBlock
 from qrsc.calibrate.grey_frames import ClipSource
 from qrsc.calibrate.gyro import gyro_agreement
-from qrsc.calibrate.self_test import checked_readout, combined
+from qrsc.calibrate.self_test import combined, tested_by_halves
 from qrsc.timing import Scan
 
 PIECE = 120  # frames of a piece of the clip
@@ -37,7 +36,7 @@ def calibrate_clip(
 ) -> Calibration:
     """Estimate the readout of a clip from its beginning and its end, and from its middle if the interval is wide.
 
-    Pieces at different places must agree, as must the halves of a short clip.
+    Pieces at different places must agree, as must the halves of a short clip or of the only piece that moves.
 
     Args:
         clip: from `open_clip`.
@@ -48,25 +47,25 @@ def calibrate_clip(
         advance: called for every frame that is read.
     """
     first_frames = piece_starts(clip.frame_count)
-    estimate = partial(
-        checked_readout if len(first_frames) == 1 else estimate_readout,
-        scan=scan,
-        either_axis=either_axis,
-        around=around,
-    )
     most = PIECE if len(first_frames) > 1 else MOST_FRAMES
     found: list[Calibration] = []
+    pieces: list[ClipMotions] = []
     agreement: float | None = None
     # Pairs are processed in parallel already, so more threads within each only wait for each other: with two threads,
     # one DIS flow takes 14.5 ms of processor time in place of 10.5 ms.
     with at_most_threads(1):
         for first in first_frames:
             motions = _motions(clip, first, most, advance)
-            found.append(estimate(motions))
+            pieces.append(motions)
+            found.append(estimate_readout(motions, scan=scan, either_axis=either_axis, around=around))
             if first == 0 and gyro and clip.info is not None:
                 agreement = gyro_agreement(motions, clip.info.interval, gyro)
             if len(found) > 1 and (together := combined(found)).determined and together.half_width <= ENOUGH:
                 break
+        measured = [place for place, piece in enumerate(found) if piece.measured]
+        if len(measured) == 1:
+            only = measured[0]
+            found[only] = tested_by_halves(found[only], pieces[only], known_scan=scan is not None)
     return replace(combined(found), gyro=agreement)
 
 

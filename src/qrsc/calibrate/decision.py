@@ -130,6 +130,11 @@ def _by_file(recorded: RecordedFigures, gamma: float, found: Calibration, clip: 
 def _undetermined(clip: ClipSource, recorded: RecordedFigures, found: Calibration) -> ChosenReadout:
     """The table's value if the file names its camera, else the most probable one, else little or nothing."""
     opening = f"the clip does not determine its readout: {found.reason}."
+    if found.altered and found.both_directions:
+        return _left_alone(
+            f"{opening} A plain correction is wrong for such a clip. It is left as it is; --readout corrects it "
+            "nevertheless"
+        )
     named = clip.camera or recorded.camera
     if named:
         try:

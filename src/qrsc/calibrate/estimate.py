@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +18,15 @@ import numpy.typing as npt
 from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.camera_model import CameraModel
 from qrsc.calibrate.cell_motions import ClipMotions
-from qrsc.calibrate.dropped_frames import drops_frames
+from qrsc.calibrate.coarse_search import MAX_GAMMA, Axis, CoarseSearch, best_axis, coarse_search
 from qrsc.calibrate.fit_camera import fit_camera
 from qrsc.calibrate.gauss_newton import MAX_GAMMA as MAX_FITTED
 from qrsc.calibrate.gauss_newton import MIN_GAMMA as MIN_FITTED
-from qrsc.calibrate.linear_algebra import small_thread_pool
-from qrsc.calibrate.similarity_model import COORDINATES, KNOTS, SimilarityFit, SimilarityModel
+from qrsc.calibrate.retiming import retiming
+from qrsc.calibrate.shear_regression import Slope, contradicting_slope
 from qrsc.timing import Readout, Scan
 
 Array = npt.NDArray[np.float64]
-Axis = Literal["rows", "columns"]
 
 SCAN_OF: dict[tuple[Axis, bool], Scan] = {
     ("rows", False): "top-down",
@@ -39,31 +37,21 @@ SCAN_OF: dict[tuple[Axis, bool], Scan] = {
 
 MIN_PAIRS = 10
 COARSE_GAMMAS = np.linspace(-1.05, 1.05, 13)
-COARSE_PAIRS = 60  # most active pairs, for the coarse search: it only has to find the right axis and the right minimum
-MAX_GAMMA = 1.05
 AROUND_RANGE = 0.25  # of the search to either side of a gamma that is known approximately
 FIT_RANGE, EDGE = (MIN_FITTED, MAX_FITTED), 0.005
-PARABOLA_STEP = 0.06  # spacing of the parabola through the minimum of the coarse search
-# Stiffness of the path, relative to the accelerations seen from frame to frame: a lower one allows more.
-STIFFNESS = 0.4
-CLIP_PARTS = 12  # parts of the clip whose disagreement gives the standard error of the choice of an axis
 INTERVAL = 2.0  # standard errors on either side of the estimate
 # A clip with a wider interval to either side, or a motion that changes by fewer pixels from frame to frame, does not
 # determine gamma. Of 176 simulated clips, 93 are within it, and 95 % of these at most 0.027 off.
 MAX_HALF_WIDTH = 0.05
 MIN_CHANGE = 0.25
-# A clip in which a larger part of the frames repeat the one before, here and there, was re-timed, as from 24 to 30
-# frames per second.
-MAX_REPEATED = 0.03
 # A global shutter need not be known that well: a readout within a tenth of a frame leaves little to correct.
 MAX_HALF_WIDTH_GLOBAL = 0.1
-# The other axis must fit the clip worse by so many standard errors.
-AXIS_MARGIN = 1.5
-# The other direction must fit it worse by so many.
-DIRECTION_MARGIN = 2.0
 # Gammas below are a global shutter. So are those whose interval begins below and ends within a tenth of a frame: the
 # clip cannot tell them from 0, and hardly any rolling shutter is that quick.
 GLOBAL_GAMMA = 0.04
+NO_SINGLE_READOUT = (
+    "so that no single readout explains the clip: it was probably stabilised or re-timed, in the camera or later"
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +71,8 @@ class Calibration:
         error: standard error of gamma.
         pairs: number of pairs of frames used.
         curve_gammas, curve_costs: `[N]`, signed gammas along the axis of `scan`, and the residual cost at each.
+        altered: whether its frames seem to have been moved or re-timed since they were recorded, so that no single
+            readout explains them.
         gyro: correlation of the motion of the picture with a gyroscope in the file, 0 to 1; None without one.
     """
 
@@ -100,6 +90,7 @@ class Calibration:
     pairs: int
     curve_gammas: Array
     curve_costs: Array
+    altered: bool = False
     gyro: float | None = None
 
     @property
@@ -144,12 +135,18 @@ def estimate_readout(
         around: gamma to search around, if it is known approximately.
     """
     repeated = motions.repeated()
-    runs = int((repeated & ~np.roll(repeated, 1)).sum())  # a picture that freezes once was not re-timed
-    if runs > max(1.0, MAX_REPEATED * motions.pairs):
-        kept = estimate_readout(motions.kept(~repeated), scan=scan, either_axis=either_axis, around=around)
-        return _retimed(kept, f"{int(repeated.sum())} of {motions.pairs + 1} frames repeat the one before")
-    # After a repeated frame the picture moves by what was missed: neither pair says how fast.
-    motions = motions.without(repeated | np.roll(repeated, 1)) if repeated.any() else motions
+    retimed = retiming(motions, repeated)
+    if retimed:
+        motions = motions.kept(~repeated)
+    elif repeated.any():
+        # After a repeated frame the picture moves by what was missed: neither pair says how fast.
+        motions = motions.without(repeated | np.roll(repeated, 1))
+    found = _estimate(motions, scan, either_axis, around)
+    return _retimed(found, retimed) if retimed else found
+
+
+def _estimate(motions: ClipMotions, scan: Scan | None, either_axis: bool, around: float | None) -> Calibration:
+    """The readout from motions over equal intervals of time; arguments as for `estimate_readout`."""
     speed, change = _speed_and_change(motions)
     if motions.pairs < MIN_PAIRS:
         reason = f"the clip is too short: {motions.pairs + 1} frames, at least {MIN_PAIRS + 1} are needed"
@@ -163,31 +160,29 @@ def estimate_readout(
     # Matrix products are many and small here. With both of two busy cores to wait for, they took five times as long.
     with at_most_threads(1):
         searches = [
-            _coarse_search(axis, motions if axis == "rows" else motions.transposed(), _candidates(axis, scan, around))
+            coarse_search(axis, motions if axis == "rows" else motions.transposed(), _candidates(axis, scan, around))
             for axis in _axes(scan, None if either_axis else motions.size)
         ]
-        best, clear_axis = _best_axis(searches)
-        gamma, error = _refined(best, motions if best.axis == "rows" else motions.transposed())
+        best, clear_axis = best_axis(searches)
+        along_rows = motions if best.axis == "rows" else motions.transposed()
+        gamma, error = _refined(best, along_rows)
+        contradiction = contradicting_slope(along_rows, gamma, error)
     half = INTERVAL * error
     is_global = half <= MAX_HALF_WIDTH_GLOBAL and _is_global(abs(gamma), abs(gamma) - half, abs(gamma) + half)
     reversed_scan = bool(gamma < 0 and abs(gamma) >= GLOBAL_GAMMA and not is_global)
-    found_scan = scan or SCAN_OF[best.axis, reversed_scan]
     # Along a given scan, a gamma of the other sign is as good as none.
     along = (-gamma if Readout(0.0, scan).backwards else gamma) if scan is not None else abs(gamma)
-    least, high = along - half, along + half
-    # Along the wrong axis gamma means nothing: unless one axis is clearly better, it could be anything.
     clear = _Clear(clear_axis or is_global, best.clear_direction or is_global)
-    if not clear.axis or least > 1.0:
-        least, high = -1.0, 1.0
-    elif not clear.direction:
-        least = min(least, -high)
     objection = objection_to_interval(along, half) or _objection_to_scan(clear)
-    found = Calibration(
+    if contradiction is not None:
+        objection = _objection_to_shear(gamma, error, contradiction)
+    least, high = (-1.0, 1.0) if contradiction is not None else _interval(along, half, clear)
+    return Calibration(
         gamma=float(np.clip(along, 0.0, 1.0)),
         low=float(np.clip(least, 0.0, 1.0)),
         high=float(np.clip(high, 0.0, 1.0)),
         least=float(np.clip(least, -1.0, 1.0)),
-        scan=found_scan,
+        scan=scan or SCAN_OF[best.axis, reversed_scan],
         determined=not objection,
         reason=objection or explanation(change),
         speed=speed,
@@ -197,8 +192,18 @@ def estimate_readout(
         pairs=motions.pairs,
         curve_gammas=best.gammas,
         curve_costs=best.costs,
+        altered=contradiction is not None,
     )
-    return _retimed(found, "frames are missing at regular intervals") if drops_frames(motions) else found
+
+
+def _interval(along: float, half: float, clear: _Clear) -> tuple[float, float]:
+    """Ends of the interval around a gamma along its scan."""
+    # Along the wrong axis gamma means nothing: unless one axis is clearly better, it could be anything.
+    if not clear.axis or along - half > 1.0:
+        return -1.0, 1.0
+    along = min(along, 1.0)  # the possible value that is nearest
+    least, high = along - half, along + half
+    return (least if clear.direction else min(least, -high)), high
 
 
 def _fastest(motions: ClipMotions) -> float:
@@ -265,26 +270,6 @@ def _candidates(axis: Axis, scan: Scan | None, around: float | None) -> Array:
     return tried[np.abs(tried) <= MAX_GAMMA]
 
 
-@dataclass(frozen=True)
-class _CoarseSearch:
-    """The coarse search along one axis, over part of the clip.
-
-    Attributes:
-        axis: of the scan.
-        gammas, costs: `[N]`, the cost curve.
-        gamma: its minimum.
-        by_pair: `[P]`, cost of each pair there, in squared pixels, comparable between the two axes.
-        clear_direction: whether the best gamma of the other sign fits clearly worse, if there is one.
-    """
-
-    axis: Axis
-    gammas: Array
-    costs: Array
-    gamma: float
-    by_pair: Array
-    clear_direction: bool
-
-
 class _Clear(NamedTuple):
     """What the coarse search leaves no doubt about."""
 
@@ -292,45 +277,7 @@ class _Clear(NamedTuple):
     direction: bool
 
 
-def _coarse_search(axis: Axis, motions: ClipMotions, gammas: Array) -> _CoarseSearch:
-    model = SimilarityModel(motions.most_active(COARSE_PAIRS))
-    start = model.fit(0.0, None, stiffness=np.full(COORDINATES, 1e-3), iterations=4)
-    # Variance of the second differences of the path, from the accelerations seen from frame to frame, outliers clipped.
-    change = np.abs(np.diff(np.median(start.steps, axis=1), axis=0))
-    change = np.minimum(change, 3.0 * np.median(change, axis=0) + 1e-9)
-    stiffness = STIFFNESS / (np.maximum((change**2).mean(0), 1e-4) / KNOTS**4)
-    trials = [model.fit(gamma, start, stiffness=stiffness * start.noise**2, iterations=2) for gamma in (-0.5, 0.5)]
-    noise = min(fit.noise for fit in trials)
-    fit_at = partial(model.fit, start=start, stiffness=stiffness * noise**2, iterations=2, noise=noise)
-    with small_thread_pool() as threads:
-        fits = list(threads.map(fit_at, gammas.tolist()))
-    costs = np.array([fit.total for fit in fits])
-    lowest = int(costs.argmin())
-    # The two axes are compared at their minima, which the coarse gammas may miss by half their spacing.
-    gamma = _interpolated_minimum(model, float(gammas[lowest]), fits[lowest], stiffness, noise)
-    best = model.fit(gamma, fits[lowest], stiffness=stiffness * noise**2, iterations=2, noise=noise)
-    opposite = [fit for fit, other in zip(fits, gammas.tolist(), strict=True) if other * gamma < 0.0]
-    clear = not opposite or _fits_better(best.cost, min(opposite, key=lambda fit: fit.total).cost, DIRECTION_MARGIN)
-    return _CoarseSearch(axis, gammas, costs, gamma, best.cost * noise**2, clear)
-
-
-def _interpolated_minimum(
-    model: SimilarityModel, gamma: float, fit: SimilarityFit, stiffness: Array, noise: float
-) -> float:
-    """Minimum of a parabola through the costs at a gamma and one step to either side of it."""
-    gammas = gamma + PARABOLA_STEP * np.array([-1.0, 0.0, 1.0])
-    costs = [
-        model.fit(float(each), fit, stiffness=stiffness * noise**2, iterations=3, noise=noise).total for each in gammas
-    ]
-    curvature = (costs[0] - 2.0 * costs[1] + costs[2]) / PARABOLA_STEP**2
-    if curvature <= 0:
-        return float(gammas[int(np.argmin(costs))])
-    move = -(costs[2] - costs[0]) / (2.0 * PARABOLA_STEP) / curvature
-    limit = 2.0 * PARABOLA_STEP
-    return float(np.clip(gamma + np.clip(move, -limit, limit), -MAX_GAMMA, MAX_GAMMA))
-
-
-def _refined(search: _CoarseSearch, motions: ClipMotions) -> tuple[float, float]:
+def _refined(search: CoarseSearch, motions: ClipMotions) -> tuple[float, float]:
     """The signed gamma of a camera moving through a scene with depth, and its standard error."""
     start = min(1.0, abs(search.gamma))
     for upwards in (search.gamma < 0, search.gamma >= 0):
@@ -344,22 +291,20 @@ def _refined(search: _CoarseSearch, motions: ClipMotions) -> tuple[float, float]
     return search.gamma, math.inf
 
 
-def _best_axis(searches: list[_CoarseSearch]) -> tuple[_CoarseSearch, bool]:
-    """The axis that fits the clip best, and whether it does so by more than the parts of the clip disagree."""
-    best, *others = sorted(searches, key=lambda search: float(search.by_pair.sum()))
-    return best, all(_fits_better(best.by_pair, other.by_pair, AXIS_MARGIN) for other in others)
-
-
-def _fits_better(costs: Array, others: Array, margin: float) -> bool:
-    """Whether costs `[P]` are lower than others by more than so many standard errors, from the parts of the clip."""
-    parts = np.array([part.sum() for part in np.array_split(others - costs, CLIP_PARTS)])
-    return bool(parts.sum() >= margin * math.sqrt(float(((parts - parts.mean()) ** 2).sum())))
+def _objection_to_shear(gamma: float, error: float, slope: Slope) -> str:
+    """What a regression of shear that contradicts the estimate says."""
+    estimate = f"{gamma:.2f} ± {INTERVAL * error:.2f}" if math.isfinite(error) else "none from -1 to 1"
+    return (
+        f"the picture is sheared as by a gamma of {slope.gamma:.2f} ± {INTERVAL * slope.error:.2f} where its motion "
+        f"suggests {estimate}, {NO_SINGLE_READOUT}"
+    )
 
 
 def _retimed(found: Calibration, how: str) -> Calibration:
     """An estimate from frames that do not lie at the times that they were recorded at."""
     reason = f"{how}: the clip was re-timed, and its frames do not lie at the times that they were recorded at"
-    return replace(found, determined=False, low=0.0, least=min(found.least, 0.0), high=1.0, reason=reason)
+    least = min(found.least, 0.0)
+    return replace(found, determined=False, low=0.0, least=least, high=1.0, reason=reason, altered=True)
 
 
 def explanation(change: float) -> str:

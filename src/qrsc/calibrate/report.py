@@ -65,6 +65,7 @@ class CalibrationReport:
             "stabilisation": self.recorded.stabilisation,
             "gyro_correlation": None if found.gyro is None else round(found.gyro, 3),
             "determined": found.determined,
+            "altered": found.altered,
             "reason": found.reason,
             "fps": self.fps,
             "frames": found.pairs + 1,
@@ -100,6 +101,8 @@ class CalibrationReport:
         found = self.calibration
         if found.is_global:
             return [f"gamma     {found.gamma:.3f} (at most {found.high:.3f}): a global shutter, nothing to correct"]
+        if found.altered:
+            return ["gamma     not determined: no single readout explains this clip"]
         if not found.determined:
             against = f"; below 0 is against {found.scan}" if found.both_directions else ""
             lines = [f"gamma     not determined: somewhere from {found.least:.2f} to {found.high:.2f}{against}"]

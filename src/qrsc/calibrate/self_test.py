@@ -4,7 +4,8 @@ The standard error of one estimate comes from within its frames. An error that a
 differs from its model, is not in it. Parts of a clip show different scenes and motions. What estimates at several
 places differ by beyond their standard errors is added to the error of the result (a random-effects model, with the
 moment estimator of DerSimonian and Laird); for the halves of a short clip, its error is multiplied by the Birge ratio.
-Where parts contradict each other, no single gamma explains the clip: it was stabilised or re-timed.
+Where parts contradict each other, no single gamma explains the clip: it was stabilised or re-timed, or its scene is
+not what the model assumes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from qrsc.calibrate.estimate import (
     GLOBAL_GAMMA,
     INTERVAL,
     MIN_PAIRS,
+    NO_SINGLE_READOUT,
     SCAN_OF,
     Calibration,
     estimate_readout,
@@ -32,6 +34,7 @@ from qrsc.timing import Readout, Scan
 # Quantiles of 0.999 of the chi-squared distribution with 1, 2 and 3 degrees of freedom: parts that differ by more do
 # not differ by chance.
 CONTRADICTION = (10.8, 13.8, 16.3)
+WIDE = 0.4  # half width of an interval that halves need not widen further
 VAGUE = 10.0  # stands for a standard error that is not finite
 
 
@@ -74,34 +77,71 @@ def checked_readout(
 ) -> Calibration:
     """The readout of a clip, tested by its halves; arguments as for `estimate_readout`."""
     whole = estimate_readout(motions, scan=scan, either_axis=either_axis, around=around)
+    return tested_by_halves(whole, motions, known_scan=scan is not None)
+
+
+def tested_by_halves(whole: Calibration, motions: ClipMotions, *, known_scan: bool) -> Calibration:
+    """An estimate whose interval is widened by what the halves of the clip differ by.
+
+    The interval of a clip that is open widens as well: what is done with the clip depends on it.
+
+    Args:
+        whole: the estimate.
+        motions: from which it was made.
+        known_scan: whether the scan was given, so that halves have to keep it.
+    """
     middle = motions.pairs // 2
-    if not whole.determined or middle < MIN_PAIRS:
+    if not whole.measured or INTERVAL * whole.error > WIDE or whole.altered or middle < MIN_PAIRS:
         return whole
     # Halves are free to choose the direction, but not the axis: that needs more frames.
     sideways = Readout(0.0, whole.scan).sideways != (motions.size[0] > motions.size[1])
     halves = [
-        estimate_readout(half, scan=whole.scan if sideways or scan is not None else None)
+        estimate_readout(half, scan=whole.scan if sideways or known_scan else None)
         for half in (motions.part(0, middle), motions.part(middle, motions.pairs))
     ]
     if not all(half.measured for half in halves):
         return whole
-    both = random_effects([_along(half, whole.scan) for half in halves], [_error(half) for half in halves])
+    both = _compared(halves, whole.scan)
     # The Birge ratio. The variance between two halves, each vaguer than the whole, would be too uncertain to add.
     error = whole.error * max(1.0, math.sqrt(both.excess))
-    return _result(whole, _along(whole, whole.scan), error, halves if both.contradictory else ())
+    found = _result(whole, _along(whole, whole.scan), error, halves if both.contradictory else ())
+    if whole.determined:
+        return found
+    return replace(
+        found,
+        determined=False,
+        reason=whole.reason if found.determined else found.reason,
+        low=min(whole.low, found.low),
+        least=min(whole.least, found.least),
+        high=max(whole.high, found.high),
+    )
 
 
 def combined(parts: Sequence[Calibration]) -> Calibration:
     """The readout of a clip from estimates at up to four places of it."""
     fastest, pairs = max(part.fastest for part in parts), sum(part.pairs for part in parts)
     measured = [part for part in parts if part.measured]
+    altered = next((part for part in measured if part.altered), None)
+    if altered is not None:
+        return replace(altered, fastest=fastest, pairs=pairs)
     best = min(measured or parts, key=_error)
     same_axis = [part for part in measured if Readout(0.0, part.scan).sideways == Readout(0.0, best.scan).sideways]
     if len(same_axis) < 2:
         return replace(best, fastest=fastest, pairs=pairs)
     all_parts = random_effects([_along(part, best.scan) for part in same_axis], [_error(part) for part in same_axis])
-    found = _result(best, all_parts.mean, all_parts.error, same_axis if all_parts.contradictory else ())
+    contradictory = _compared(same_axis, best.scan).contradictory
+    found = _result(best, all_parts.mean, all_parts.error, same_axis if contradictory else ())
     return replace(found, fastest=fastest, pairs=pairs)
+
+
+def _compared(parts: Sequence[Calibration], scan: Scan) -> RandomEffects:
+    """Parts compared by what they say about gamma, not about the direction: that may be open in a part."""
+    return random_effects(_apart_from_direction(parts, scan), [part.error for part in parts])
+
+
+def _apart_from_direction(parts: Sequence[Calibration], scan: Scan) -> list[float]:
+    """The gammas of estimates along a scan; those whose direction is open are taken to run along it."""
+    return [part.gamma if part.both_directions else _along(part, scan) for part in parts]
 
 
 def _along(found: Calibration, scan: Scan) -> float:
@@ -124,11 +164,12 @@ def _result(found: Calibration, along: float, error: float, contradictory: Seque
         values = [(_along(part, scan), INTERVAL * _error(part)) for part in contradictory]
         least = min(least, *(value - width for value, width in values))
         high = max(high, *(value + width for value, width in values))
-        shown = ", ".join(f"{value:.2f} ± {width:.2f}" for value, width in values)
-        objection = (
-            f"its parts contradict each other (gamma {shown}), so that no single readout explains the clip: it was "
-            "probably stabilised or re-timed, in the camera or later"
+        shown = ", ".join(
+            f"{gamma:.2f} ± {INTERVAL * part.error:.2f}"
+            for gamma, part in zip(_apart_from_direction(contradictory, scan), contradictory, strict=True)
         )
+        # Simulated clips with a readout contradict themselves only where something very near fills the picture.
+        objection = f"its parts contradict each other (gamma {shown}), {NO_SINGLE_READOUT}, or very near things pass by"
     if along < 0.0 and abs(along) >= GLOBAL_GAMMA:
         scan = _opposite(scan)
         along, least, high = -along, -high, -least
@@ -142,6 +183,7 @@ def _result(found: Calibration, along: float, error: float, contradictory: Seque
         scan=scan,
         determined=not objection,
         reason=objection or explanation(found.change),
+        altered=bool(contradictory),
     )
 
 

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qrsc.calibrate.cell_motions import ClipMotions
+from qrsc.calibrate.estimate import estimate_readout
+from qrsc.calibrate.shear_regression import contradicting_slope, shear_slopes
+
+Shaken = Callable[..., ClipMotions]
+
+
+def stabilised(clip: ClipMotions, strength: float, width: float) -> ClipMotions:
+    """A clip whose frames were shifted after recording, so that the path of the picture is smoother."""
+    path = np.concatenate([np.zeros((1, 2)), clip.shift.mean(1).cumsum(0)])
+    distance = np.arange(len(path))[:, None] - np.arange(len(path))
+    kernel = np.exp(-0.5 * (distance / width) ** 2)
+    smooth = kernel @ path / kernel.sum(1, keepdims=True)
+    moved = strength * (smooth - path)
+    return replace(clip, shift=clip.shift + np.diff(moved, axis=0)[:, None])
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.35, 0.9])
+def test_shear_over_acceleration_is_the_readout(shaken: Shaken, gamma: float) -> None:
+    clip = shaken(gamma, pairs=60, seed=1)
+    for motions, sign in ((clip, 1.0), (clip.flipped(), -1.0)):
+        slopes = shear_slopes(motions)
+        assert len(slopes) == 2
+        for slope in slopes:
+            assert slope.gamma == pytest.approx(sign * gamma, abs=0.05)
+            assert slope.error < 0.03
+        assert contradicting_slope(motions, sign * gamma, 0.02) is None
+        assert contradicting_slope(motions, sign * (gamma + 0.4), 0.02) is not None
+
+
+def test_roll_and_zoom_are_no_shear(shaken: Shaken) -> None:
+    clip = shaken(0.5, pairs=60, seed=1)
+    offset = clip.position - clip.position.mean((0, 1))
+    random = np.random.default_rng(2)
+    roll, zoom = 0.02 * random.normal(size=(2, 60, 1))
+    turned = np.stack([-roll * offset[..., 1], roll * offset[..., 0]], -1) + zoom[..., None] * offset
+    for slope in shear_slopes(replace(clip, shift=clip.shift + turned)):
+        assert slope.gamma == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_pair_over_which_something_near_passes_is_left_out(shaken: Shaken) -> None:
+    clip = shaken(0.5, pairs=60, seed=1)
+    shift = clip.shift.copy()
+    shift[30] += 40.0 * np.random.default_rng(3).normal(size=shift[30].shape)
+    for slope in shear_slopes(replace(clip, shift=shift)):
+        assert slope.gamma == pytest.approx(0.5, abs=0.05)
+
+
+def test_too_short_a_clip_says_nothing(shaken: Shaken) -> None:
+    assert shear_slopes(shaken(0.5, pairs=12)) == []
+    assert contradicting_slope(shaken(0.5, pairs=12), 0.9, 0.01) is None
+
+
+def test_a_stabilised_clip_is_recognised(shaken: Shaken) -> None:
+    # A part of the motion is gone, and its shear is not: the camera model finds a readout that is not there.
+    found = estimate_readout(stabilised(shaken(0.3, pairs=60, seed=4), strength=0.7, width=4.0))
+    assert not found.determined
+    assert found.altered
+    assert "no single readout explains the clip: it was probably stabilised" in found.reason
+    assert (found.least, found.high) == (-1.0, 1.0)
+
+
+def test_a_clip_that_no_readout_fits_is_recognised_as_stabilised(shaken: Shaken) -> None:
+    clip = stabilised(shaken(0.6, pairs=60, seed=4), strength=0.8, width=4.0)
+    slope = contradicting_slope(clip, 1.0, np.inf)
+    assert slope is not None
+    assert slope.gamma > 1.3
+    assert contradicting_slope(shaken(0.9, pairs=60, seed=4), 1.0, np.inf) is None
