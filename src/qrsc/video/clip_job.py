@@ -19,6 +19,7 @@ from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
 from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
+from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import clip_info
 from qrsc.video.target import require_output
 from qrsc.video.verifier import Verifier
@@ -53,6 +54,7 @@ class ClipJob:
         asked: how it was asked to be encoded.
         device: where frames are corrected.
         chosen: the readout, and where it comes from.
+        ordered: the correction is to be made as it was asked for, however it looks.
         fps: of a video made from a folder.
         start, end: the part of a video, in seconds.
         overwrite: replace files that exist.
@@ -69,6 +71,7 @@ class ClipJob:
     asked: EncodingOptions
     device: torch.device
     chosen: ChosenReadout
+    ordered: bool
     fps: float | None
     start: float | None
     end: float | None
@@ -98,6 +101,8 @@ class ClipJob:
         *,
         slowed: bool = False,
         copied: bool = False,
+        checked: CheckedResult | None = None,
+        strength: float = 1.0,
     ) -> VideoResult:
         """What became of the clip, once all of it is written.
 
@@ -107,6 +112,8 @@ class ClipJob:
             report: what was met while reading.
             slowed: it lasts longer now.
             copied: it was copied, byte for byte.
+            checked: whether it is less distorted now.
+            strength: of the correction.
         """
         for message in report.messages(self.source, self.tally.frames):
             self.tally.warn(message)
@@ -131,6 +138,8 @@ class ClipJob:
             verified=self.verifier.summary,
             seconds_by_work=dict(spent),
             copied=copied,
+            checked=checked,
+            strength=strength,
         )
 
 
@@ -158,6 +167,7 @@ def prepare_clip(
     overwrite: bool = False,
     verify: bool | None = False,
     progressive: bool = False,
+    always: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -184,6 +194,7 @@ def prepare_clip(
         encoding,
         chosen_device,
         chosen,
+        given.is_order or always,
         given.fps,
         start,
         end,

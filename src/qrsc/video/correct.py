@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 from torch import Tensor
@@ -18,6 +20,7 @@ from qrsc.image.resize import resized_picture
 from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
 from qrsc.pipeline import Corrected, Corrector
 from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
+from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
 from qrsc.video.concurrent_io import concurrent_io
@@ -25,6 +28,7 @@ from qrsc.video.edges import CROPPED, Edges, choose_edges
 from qrsc.video.pass_through import can_pass_through, pass_through
 from qrsc.video.readout import ReadoutOptions, choose_tau
 from qrsc.video.result import VideoResult
+from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import Source, SourceFrame, clip_size, open_source
 from qrsc.video.target import Picture, Target, open_target, stored_alpha
 from qrsc.warp import apply_correction
@@ -69,6 +73,7 @@ def correct_video(
     overwrite: bool = False,
     verify: bool | None = None,
     progressive: bool = False,
+    always: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -103,6 +108,9 @@ def correct_video(
         verify: read a video again before it gets its name, and compare frames, timestamps and the packets of other
             tracks with the input. None does as much as 5 % of the time allows, False nothing.
         progressive: the frames of a clip that is marked as interlaced are progressive, each from one exposure.
+        always: correct even if the result is more distorted than the input, by points that are followed from frame to
+            frame. Without it, less is corrected then, or nothing. A readout that is given as a figure is used in any
+            case, with a warning.
         progress: called with a `Progress` for every frame of every stage.
         cancel: asked for every frame; once it is set the call raises `Cancelled` and leaves no file behind.
         on_note: called at once with everything that a user should know; the result has all notes, too.
@@ -124,12 +132,14 @@ def correct_video(
         overwrite=overwrite,
         verify=verify,
         progressive=progressive,
+        always=always,
         progress=progress,
         cancel=cancel,
         on_note=on_note,
     )
     readout = job.chosen.readout
-    corrector = Corrector(
+    new_corrector = partial(
+        Corrector,
         readout,
         preset=preset,
         tau=choose_tau(readout, tau, at),
@@ -139,7 +149,6 @@ def correct_video(
         warp=warp,
         flow=flow,
         frames=frames,
-        strength=strength,
         border="repeat" if border == "repeat" else "fill",
         unsure=unsure,
         scale=choose_scale(scale, clip_size(job.source, job.info)),
@@ -147,21 +156,36 @@ def correct_video(
         find_repeats=True,
         flows_ahead=1,
     )
-    if corrector.changes_nothing and border not in CROPPED:
-        if can_pass_through(job):
-            return pass_through(job)
-        if job.info is not None and job.encoding is not None:
-            job.tally.note("nothing to correct, and encoded anew: a clip is copied whole, into the same file format")
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
     searched = get_preset(preset).halves_threads and flow is None and fusion is None and not denoise
     threads = choose_threads(job.device) if searched else None
-    return _correct_clip(job, corrector, border, margin, threads)
+    checked: CheckedResult | None = None
+    for tries in count():
+        corrector = new_corrector(strength=strength)
+        if corrector.changes_nothing and border not in CROPPED:
+            if can_pass_through(job):
+                return pass_through(job, checked, strength)
+            if job.info is not None and job.encoding is not None:
+                job.tally.note("nothing is corrected, but encoded anew: a clip is copied whole, into the same format")
+        run = CheckedRun(job, readout, strength, lessens=not job.ordered)
+        try:
+            return _correct_clip(job, corrector, border, margin, threads, run, checked)
+        except NotBetterError as error:
+            checked = error.checked
+            strength = lessened(job, checked, strength, tries)
+    raise AssertionError  # the last try corrects nothing, and is no worse
 
 
 def _correct_clip(
-    job: ClipJob, corrector: Corrector, border: VideoBorder, margin: float, threads: int | None
+    job: ClipJob,
+    corrector: Corrector,
+    border: VideoBorder,
+    margin: float,
+    threads: int | None,
+    run: CheckedRun,
+    checked: CheckedResult | None,
 ) -> VideoResult:
-    """Read, correct and write."""
+    """Read, correct and write; `checked` is of an earlier try that was no better than the input."""
     with ExitStack() as stack:
         if threads is not None:
             stack.enter_context(at_most_threads(threads))
@@ -198,12 +222,25 @@ def _correct_clip(
         waiting: deque[SourceFrame] = deque()
         with concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on):
             for corrected in corrector.stream(frames):
-                pass_on(_picture(corrected, waiting.popleft(), edges, compared=job.compare is not None))
+                frame = waiting.popleft()
+                pass_on(_picture(corrected, frame, edges, compared=job.compare is not None))
                 job.tally.add(corrected)
+                if not corrector.changes_nothing:
+                    with corrector.seconds.of("check"):
+                        run.add(frame.frame, corrected, restarts=frame.restarts)
                 stage.advance()
                 if job.tally.frames == WARMED_UP:
                     _note_long_run(job, corrector, stage.now())
-    return job.result(corrector.seconds.spent, source.left_out, source.report)
+        if not corrector.changes_nothing:
+            run.conclude()
+            checked = run.checked
+    return job.result(
+        corrector.seconds.spent,
+        source.left_out,
+        source.report,
+        checked=checked,
+        strength=run.strength,
+    )
 
 
 def _note_long_run(job: ClipJob, corrector: Corrector, progress: Progress) -> None:
