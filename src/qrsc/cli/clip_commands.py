@@ -95,6 +95,10 @@ Always = Annotated[
     bool,
     typer.Option("--always", show_default=False, help="Correct even if the result looks worse than the input."),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", show_default=False, help="Say what would be done, its time and size; write nothing."),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
 ]

@@ -97,6 +97,7 @@ def correct(
     ] = None,
     progressive: clip.Progressive = False,
     always: clip.Always = False,
+    dry_run: clip.DryRun = False,
     progress: clip.Progress = "auto",
     quiet: clip.Quiet = False,
 ) -> None:

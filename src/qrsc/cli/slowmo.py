@@ -57,6 +57,7 @@ def slowmo(
     overwrite: clip.Overwrite = False,
     progressive: clip.Progressive = False,
     always: clip.Always = False,
+    dry_run: clip.DryRun = False,
     progress: clip.Progress = "auto",
     quiet: clip.Quiet = False,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.orientation import IDENTITY
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
+from qrsc.video.clip_plan import ClipPlan
 from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
 from qrsc.video.result_check import CheckedResult
@@ -117,20 +119,8 @@ class ClipJob:
         """
         for message in report.messages(self.source, self.tally.frames):
             self.tally.warn(message)
-        if self.info is not None and self.encoding is not None and not copied:
-            same_times = self.start is None and self.end is None and not slowed
-            try:
-                lines = metadata_left_out(self.source, self.output, chapters=same_times)
-            except (OSError, ValueError) as error:  # the output is there, and stays
-                lines = [f"texts and chapters were not compared with the input: {error}"]
-            for line in lines:
-                self.tally.note(line)
-        return self.tally.result(
-            output=self.output,
-            compare=self.compare,
-            readout=self.chosen.readout,
-            readout_from=self.chosen.message,
-            scan=shown_scan(self.chosen.readout.scan, IDENTITY if self.info is None else self.info.matrix),
+        self._note_metadata(slowed=slowed, copied=copied)
+        return self._told(
             left_out=left_out,
             damaged=report.damaged,
             mended_timestamps=report.clock.mended,
@@ -140,6 +130,31 @@ class ClipJob:
             copied=copied,
             checked=checked,
             strength=strength,
+        )
+
+    def planned(self, plan: ClipPlan, strength: float = 1.0) -> VideoResult:
+        """What would become of the clip; nothing was written."""
+        return self._told(seconds_by_work={}, plan=plan, strength=strength)
+
+    def _note_metadata(self, *, slowed: bool, copied: bool) -> None:
+        """Say which texts and chapters the output has not."""
+        if self.info is not None and self.encoding is not None and not copied:
+            same_times = self.start is None and self.end is None and not slowed
+            try:
+                lines = metadata_left_out(self.source, self.output, chapters=same_times)
+            except (OSError, ValueError) as error:  # the output is there, and stays
+                lines = [f"texts and chapters were not compared with the input: {error}"]
+            for line in lines:
+                self.tally.note(line)
+
+    def _told(self, **known: Any) -> VideoResult:
+        return self.tally.result(
+            output=self.output,
+            compare=self.compare,
+            readout=self.chosen.readout,
+            readout_from=self.chosen.message,
+            scan=shown_scan(self.chosen.readout.scan, IDENTITY if self.info is None else self.info.matrix),
+            **known,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -22,10 +22,12 @@ from qrsc.pipeline import Corrected, Corrector
 from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
 from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
+from qrsc.video.clip_plan import LONG_RUN, QUICKER, in_bytes, in_words
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
 from qrsc.video.concurrent_io import concurrent_io
 from qrsc.video.edges import CROPPED, Edges, choose_edges
 from qrsc.video.pass_through import can_pass_through, pass_through
+from qrsc.video.planning import estimated_bytes, plan_clip
 from qrsc.video.readout import ReadoutOptions, choose_tau
 from qrsc.video.result import VideoResult
 from qrsc.video.result_check import CheckedResult
@@ -34,7 +36,7 @@ from qrsc.video.target import Picture, Target, open_target, stored_alpha
 from qrsc.warp import apply_correction
 
 WARMED_UP = 10  # frames after which the time that is left can be told
-LONG_RUN = 600.0  # seconds
+ANNOUNCED = 30.0  # seconds that a run has to take for its time and size to be told in advance
 
 
 def correct_video(
@@ -74,6 +76,7 @@ def correct_video(
     verify: bool | None = None,
     progressive: bool = False,
     always: bool = False,
+    dry_run: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -111,6 +114,8 @@ def correct_video(
         always: correct even if the result is more distorted than the input, by points that are followed from frame to
             frame. Without it, less is corrected then, or nothing. A readout that is given as a figure is used in any
             case, with a warning.
+        dry_run: find the readout, try a few frames, and write nothing: `plan` of the result says what a run would do,
+            how long it would take and how large its output would be.
         progress: called with a `Progress` for every frame of every stage.
         cancel: asked for every frame; once it is set the call raises `Cancelled` and leaves no file behind.
         on_note: called at once with everything that a user should know; the result has all notes, too.
@@ -159,6 +164,12 @@ def correct_video(
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
     searched = get_preset(preset).halves_threads and flow is None and fusion is None and not denoise
     threads = choose_threads(job.device) if searched else None
+    if dry_run:
+        corrector = new_corrector(strength=strength)
+        copied = corrector.changes_nothing and border not in CROPPED and can_pass_through(job)
+        edges = choose_edges(border, margin, clip_size(job.source, job.info))
+        with nullcontext() if threads is None else at_most_threads(threads):
+            return job.planned(plan_clip(job, corrector.stream, edges, preset, copied=copied), strength)
     checked: CheckedResult | None = None
     for tries in count():
         corrector = new_corrector(strength=strength)
@@ -230,7 +241,7 @@ def _correct_clip(
                         run.add(frame.frame, corrected, restarts=frame.restarts)
                 stage.advance()
                 if job.tally.frames == WARMED_UP:
-                    _note_long_run(job, corrector, stage.now())
+                    _announce(job, corrector, edges, stage.now())
         if not corrector.changes_nothing:
             run.conclude()
             checked = run.checked
@@ -243,15 +254,14 @@ def _correct_clip(
     )
 
 
-def _note_long_run(job: ClipJob, corrector: Corrector, progress: Progress) -> None:
-    """Say how long it will take, and what is quicker, if it is long."""
+def _announce(job: ClipJob, corrector: Corrector, edges: Edges, progress: Progress) -> None:
+    """Say how long a run will take and how large it will be, and what is quicker, unless it is soon over."""
     left = progress.seconds_left
-    if left is None or left < LONG_RUN:
+    if left is None or left < ANNOUNCED:
         return
-    quicker = "" if corrector.preset == "fast" else "; --fast is the quickest preset, and --duration 5 shows a part"
-    job.tally.note(
-        f"this will take about {left / 60:.0f} minutes, at {progress.seconds / progress.done:.1f} s a frame{quicker}"
-    )
+    each, size = progress.seconds / progress.done, in_bytes(estimated_bytes(job, edges, progress.total))
+    quicker = f"; {QUICKER}" if left > LONG_RUN and corrector.preset != "fast" else ""
+    job.tally.note(f"this will take {in_words(left)}, at {each:.1f} s a frame, and the output be {size}{quicker}")
 
 
 def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from qrsc.backend.fallback import separated
 from qrsc.pipeline import Corrected
 from qrsc.timing import Readout, Scan
+from qrsc.video.clip_plan import ClipPlan
 from qrsc.video.result_check import CheckedResult
 
 MEANS = ("mean_px", "unsure", "filled", "unseen")  # figures of a result that are means over its frames
@@ -41,6 +42,7 @@ class VideoResult:
         checked: whether the result is less distorted than the input, by points that were followed from frame to frame.
             If the correction was lessened to nothing, of the last one that was tried. None if nothing was to be
             corrected from the start.
+        plan: of a dry run, in which nothing is written; None otherwise.
         strength: of the correction, 0 to 1: as asked for, or less if that was no better than the input.
         cuts, repeated: scene cuts, and frames that only repeat the one before.
         mean_px, largest_px: length of the correction over all pixels.
@@ -77,6 +79,7 @@ class VideoResult:
     scan: Scan | None = None
     checked: CheckedResult | None = None
     strength: float = 1.0
+    plan: ClipPlan | None = None
 
     def figures(self) -> dict[str, Any]:
         """Everything that fits into JSON; times are seconds per frame."""
@@ -88,6 +91,7 @@ class VideoResult:
             "readout_from": self.readout_from,
             "strength": self.strength,
             "check": None if self.checked is None else self.checked.figures(),
+            "plan": None if self.plan is None else self.plan.figures(),
             "frames": self.frames,
             "unchanged": self.unchanged,
             "copied": self.copied,
@@ -110,6 +114,8 @@ class VideoResult:
 
     def text(self, verb: str = "corrected into") -> str:
         """A few lines for people; `verb` says what was done with the frames."""
+        if self.plan is not None:
+            return self.plan.text(self.output)
         many = f"{_counted(self.frames, 'frame')} {verb} {self.output}"
         if self.copied:
             why = "nothing to correct" if self.checked is None else "no correction made them better"

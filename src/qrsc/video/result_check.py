@@ -125,12 +125,12 @@ class ResultCheck:
         if not pairs or self._latest is None:
             return CheckedResult("open")
         before, after = (
-            np.concatenate([_unsteady(np.stack([getattr(pair, when) for pair in run])) for run in runs])
+            np.concatenate([unsteady(np.stack([getattr(pair, when) for pair in run])) for run in runs])
             for when in ("before", "after")
         )  # [P, 2, 6]
         change = before - after
-        energies = [_crossed(each, each) for each in (before, after)]
-        squares, products = _crossed(change, change), _crossed(before, change)
+        energies = [crossed(each, each) for each in (before, after)]
+        squares, products = crossed(change, change), crossed(before, change)
         old, new = (float(np.sqrt(max(0.0, energy.mean()))) for energy in energies)
         if pairs < FEWEST or squares.mean() < LEAST_PX**2:
             return CheckedResult("open", old, new, pairs=pairs)
@@ -147,8 +147,8 @@ class ResultCheck:
             shift = np.stack([pair.shift for pair in run])
             acceleration = 0.5 * (shift[2:] - shift[:-2])
             seen = np.stack([pair.before.mean(0) for pair in run])[1:-1]
-            bent.append(_unsteady(seen))
-            made.append(_unsteady(readout_bending(acceleration, self.readout, size)))
+            bent.append(unsteady(seen))
+            made.append(unsteady(readout_bending(acceleration, self.readout, size)))
         seen, expected = np.concatenate(bent), np.concatenate(made)
         squares = (expected * expected).sum(-1)
         if squares.mean() < LEAST_PX**2:
@@ -157,7 +157,7 @@ class ResultCheck:
         return slope + 2.0 * sure * error < LEAST_LEAN
 
 
-def _unsteady(values: Array) -> Array:
+def unsteady(values: Array) -> Array:
     """Values `[P, ...]` of consecutive pairs without their running mean."""
     total = np.cumsum(np.concatenate([np.zeros_like(values[:1]), values]), axis=0)
     first = np.maximum(np.arange(len(values)) - REACH, 0)
@@ -166,7 +166,7 @@ def _unsteady(values: Array) -> Array:
     return np.asarray(values - (total[last] - total[first]) / count)
 
 
-def _crossed(first: Array, second: Array) -> Array:
+def crossed(first: Array, second: Array) -> Array:
     """Products `[P]` of terms `[P, 2, 6]`, each of one colour with the other colour."""
     assert first.shape[-1] == TERMS
     return np.asarray(0.5 * (first * second[:, ::-1]).sum((-2, -1)))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from qrsc.pipeline.presets import choose_scale
 from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.concurrent_io import concurrent_io
+from qrsc.video.edges import choose_edges
+from qrsc.video.planning import plan_clip
 from qrsc.video.readout import ReadoutOptions
 from qrsc.video.result import VideoResult
 from qrsc.video.result_check import CheckedResult
@@ -60,6 +63,7 @@ def slowmo_video(
     overwrite: bool = False,
     progressive: bool = False,
     always: bool = False,
+    dry_run: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -74,7 +78,8 @@ def slowmo_video(
         gamma, readout_ms, percent, camera, fps, scan: the readout, as for `qrsc.correct_video`.
         start, end, duration, preset, motion, fusion, denoise, flow, scale, device: as for `qrsc.correct_video`.
         codec, crf, pixel_format, encoder_preset, overwrite: of the output, as for `qrsc.correct_video`.
-        progressive, always: as for `qrsc.correct_video`. Where less is corrected, slow motion is made of what is left.
+        progressive, dry_run: as for `qrsc.correct_video`.
+        always: as for `qrsc.correct_video`. Without it, slow motion may be made of less of a correction, or of none.
         progress, cancel, on_note: as for `qrsc.correct_video`.
 
     Raises:
@@ -115,6 +120,10 @@ def slowmo_video(
             find_repeats=True,
             flows_ahead=1,
         )
+        if dry_run:
+            edges = choose_edges("fill", 0.0, clip_size(job.source, job.info))
+            between = partial(corrector.between, count=factor)
+            return job.planned(plan_clip(job, between, edges, preset, copied=False, factor=factor))
         run = CheckedRun(job, readout, strength, lessens=not job.ordered)
         try:
             return _slow_down(job, corrector, factor, keep, run, checked)
