@@ -46,7 +46,7 @@ def walk(bench: ModuleType) -> Any:
         ("dropped frame", 0.5),  # 0.10; 1.3 before
         ("jump cut", 0.5),  # 0.13; 5.1 before
         ("rolling bar", 0.5),  # 0.18; 12.2 before
-        ("flash", 1.0),  # 0.74; 2.4 before
+        ("flash", 0.5),  # 0.30; 2.4 before
     ],
 )
 def test_no_frame_is_blurred_or_moved_too_far(bench: ModuleType, walk: Any, case: str, limit: float) -> None:

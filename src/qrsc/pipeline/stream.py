@@ -35,6 +35,7 @@ from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.window import (
     PATH_REACH,
     WindowFrame,
+    fused_with,
     measure_path,
     window_frame,
     window_motion,
@@ -198,6 +199,7 @@ class Stream:
                 _start_shot(previous, newest)
                 return
             if light_changes(first, second, to_next.flow):
+                newest.light_changes = True
                 even = (even_light(first), even_light(second))
                 to_next, to_previous, _ = self._flows(previous, newest, *even, number)
                 to_next = trusted_by_structure(to_next, *even)
@@ -259,9 +261,8 @@ class Stream:
                 yield replace(self._latest, repeats=True, after_cut=False)
             return
         if frame.flows:
-            around = range(index - self._behind, index + self._ahead + 1)
-            same_shot = [i for i in around if i in self._window and self._window[i].shot == frame.shot]
-            result = self._rendered(same_shot, index, self._settings.tau)
+            together = fused_with(self._window, index, self._behind, self._ahead)
+            result = self._rendered(together, index, self._settings.tau)
         else:
             result = unchanged(frame.frame[0], ALONE)
         self._latest = result
