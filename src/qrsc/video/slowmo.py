@@ -22,7 +22,7 @@ from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
 from qrsc.pipeline import Corrector, Seconds
-from qrsc.pipeline.presets import choose_scale
+from qrsc.pipeline.presets import choose_scale, get_preset
 from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.concurrent_io import concurrent_io
@@ -32,6 +32,8 @@ from qrsc.video.readout import ReadoutOptions
 from qrsc.video.result import VideoResult
 from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import Source, SourceFrame, VideoSource, clip_size, open_source
+
+FIELD_SCALE = 0.5  # at which motion is solved, relative to the frames, or more
 
 
 def slowmo_video(
@@ -116,6 +118,8 @@ def slowmo_video(
             denoise=denoise,
             flow=flow,
             scale=choose_scale(scale, clip_size(job.source, job.info)),
+            # Between frames, pixels move further than in a correction: coarser fields leave ragged outlines.
+            field_scale=max(FIELD_SCALE, get_preset(preset).field_scale),
             find_cuts=True,
             find_repeats=True,
             flows_ahead=1,
