@@ -165,16 +165,14 @@ def test_what_two_frames_contradict_each_other_about_is_taken_from_the_nearer() 
 
 
 def test_slow_motion_of_a_fast_object_shows_it_once(bench: ModuleType) -> None:
-    generator = torch.Generator().manual_seed(3)
-    wall = bench._texture((96, 160), generator)
-    thing = bench._texture((30, 6), generator) * 0.2 + 0.8
+    wall = 0.6 * bench._texture((96, 160), torch.Generator().manual_seed(3))
     frames = []
-    for index in range(5):  # a thin object, too fast to be followed
+    for index in range(5):  # thin, faint, and too fast to be followed
         frame = wall.clone()
-        frame[:, 30:60, 5 + 30 * index : 11 + 30 * index] = thing
+        frame[:, 30:60, 5 + 30 * index : 11 + 30 * index] += 0.15
         frames.append(frame)
     corrector = Corrector(Readout(0.0), preset="fast", find_cuts=True, find_repeats=True, field_scale=0.5)
-    between = [result.frame for time, result in corrector.between(frames, 2) if time == 2.5]
-    shown = [(between[0] - wall)[:, 30:60, 5 + 30 * k : 11 + 30 * k].abs().mean() for k in (2, 3)]
-    strong = float((frames[2] - wall)[:, 30:60, 65:71].abs().mean())
-    assert float(min(shown)) < 0.25 * strong  # half of it in a blend
+    [between] = [result.frame for time, result in corrector.between(frames, 2) if time == 2.5]
+    shown = [float((between - wall)[:, 30:60, 5 + 30 * k : 11 + 30 * k].mean()) / 0.15 for k in (2, 3)]
+    assert min(shown) < 0.1  # 0.35 if the frames are blended there
+    assert max(shown) > 0.8
