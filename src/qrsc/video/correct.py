@@ -259,7 +259,11 @@ def _announce(job: ClipJob, corrector: Corrector, edges: Edges, progress: Progre
     left = progress.seconds_left
     if left is None or left < ANNOUNCED:
         return
-    each, size = progress.seconds / progress.done, in_bytes(estimated_bytes(job, edges, progress.total))
+    try:
+        length = estimated_bytes(job, edges, progress.total)
+    except (OSError, ValueError):  # the run itself goes on, and says what is wrong if it cannot
+        length = None
+    each, size = progress.seconds / progress.done, in_bytes(length)
     quicker = f"; {QUICKER}" if left > LONG_RUN and corrector.preset != "fast" else ""
     job.tally.note(f"this will take {in_words(left)}, at {each:.1f} s a frame, and the output be {size}{quicker}")
 

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -98,20 +98,20 @@ def estimated_bytes(job: ClipJob, edges: Edges, frames: int | None) -> int | Non
     """The size of an output of so many frames: some of the input are encoded as it would be, in a temporary folder."""
     if frames is None:
         return None
-    with _opened(job) as source:
-        pictures = [edges.cut(frame.frame.cpu()) for frame in islice(_frames(source), ENCODED)]
-    if not pictures:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _opened(job) as source:
+        pictures = (edges.cut(frame.frame.cpu()) for frame in islice(_frames(source), ENCODED))
+        first = next(pictures, None)
+        if first is None:
+            return None
         if job.encoding is None:
-            first = Path(folder) / "frame.png"
-            write_frame(first, pictures[0])
-            return frames * first.stat().st_size
-        first_bytes, others = _encoded_bytes(job, edges, pictures, Path(folder))
+            path = Path(folder) / "frame.png"
+            write_frame(path, first)
+            return frames * path.stat().st_size
+        first_bytes, others = _encoded_bytes(job, edges, chain([first], pictures), Path(folder))
     return round(frames * others + first_bytes * -(-frames // KEYFRAMES) + _bytes_beside(job, frames))
 
 
-def _encoded_bytes(job: ClipJob, edges: Edges, pictures: list[Tensor], folder: Path) -> tuple[float, float]:
+def _encoded_bytes(job: ClipJob, edges: Edges, pictures: Iterable[Tensor], folder: Path) -> tuple[float, float]:
     """Bytes of the first encoded frame, and of each of the others on average."""
     assert job.encoding is not None  # by the caller
     path = folder / f"sample{job.output.suffix}"
