@@ -76,7 +76,7 @@ def test_frames_are_those_of_the_corrector(clip: Path, tmp_path: Path) -> None:
 
 def test_summary_says_what_was_done(clip: Path, tmp_path: Path) -> None:
     _, output = invoke("correct", clip, "-o", tmp_path / "out", "--gamma", 0.8)
-    done, pixels, times = output.rstrip("\n").splitlines()
+    done, pixels, checked, times = output.rstrip("\n").splitlines()
     # 5 px a frame: at most gamma / 2 of it, half of that on average.
     assert "4 frames corrected into" in done
     mean, largest = (float(part.split(" px")[0].split()[-1]) for part in done.split(", ")[:2])
@@ -84,7 +84,8 @@ def test_summary_says_what_was_done(clip: Path, tmp_path: Path) -> None:
     assert largest == pytest.approx(2.0, abs=0.5)
     assert done.endswith("s per frame")
     assert "0 scene cuts, 0 repeated frames, 0 frames left as they came" in pixels
-    for work in ("decode", "flow", "motion", "warp", "fusion", "encode"):
+    assert "too few points could be followed" in checked  # in four frames
+    for work in ("decode", "flow", "motion", "warp", "fusion", "check", "encode"):
         assert f"{work} " in times
 
 
@@ -95,7 +96,7 @@ def test_progress_and_summary_as_json_lines(clip: Path, tmp_path: Path) -> None:
     assert (steps[-1]["frame"], steps[-1]["frames"]) == (4, 4)
     assert (done["event"], done["frames"], done["output"]) == ("done", 4, str(tmp_path / "out"))
     assert done["mean_px"] == pytest.approx(1.0, abs=0.1)
-    assert set(done["seconds_by_work"]) == {"decode", "flow", "motion", "warp", "fusion", "encode"}
+    assert set(done["seconds_by_work"]) == {"decode", "flow", "motion", "warp", "fusion", "check", "encode"}
 
 
 def test_quiet_prints_nothing(clip: Path, tmp_path: Path) -> None:

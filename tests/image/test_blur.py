@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qrsc.image.blur import binomial_blur, box_mean, fine_detail
+from qrsc.image.blur import binomial_blur, box_mean, fine_detail, median_filter
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -38,3 +38,16 @@ def test_a_box_counts_what_lies_inside(size: tuple[int, int]) -> None:
 def test_half_precision_counts_right() -> None:
     ones = torch.ones(1, 1, 3, 1100, dtype=torch.bfloat16)
     assert torch.equal(box_mean(ones, 5), ones)
+
+
+@pytest.mark.parametrize("side", [3, 5])
+def test_median_filter_is_the_same_by_opencv_and_by_torch(side: int) -> None:
+    values = torch.rand(2, 3, 9, 12, generator=torch.Generator().manual_seed(0))
+    filtered = median_filter(values, side)
+    assert torch.equal(filtered.double(), median_filter(values.double(), side))
+    assert float(filtered[1, 2, 4, 6]) == float(
+        values[1, 2, 4 - side // 2 : 5 + side // 2, 6 - side // 2 : 7 + side // 2].median()
+    )
+    single = torch.zeros(1, 1, 9, 9)
+    single[0, 0, 4, 4] = 1.0
+    assert float(median_filter(single, side).max()) == 0.0

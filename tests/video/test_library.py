@@ -89,7 +89,7 @@ def test_a_result_says_what_was_found_counted_and_timed(clip: Path, tmp_path: Pa
     assert any("audio track 1" in note for note in heard)
     assert (result.frames, result.cuts, result.repeated, result.damaged) == (8, 0, 0, 0)
     assert 0 < result.mean_px < result.largest_px < 10
-    assert {"decode", "flow", "motion", "warp", "fusion", "encode"} == set(result.seconds_by_work)
+    assert {"decode", "flow", "motion", "warp", "fusion", "check", "encode"} == set(result.seconds_by_work)
     assert result.seconds > 0
     assert json.loads(json.dumps(result.figures()))["left_out"] == ["audio track 1 (aac)"]
 

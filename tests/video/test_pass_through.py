@@ -63,7 +63,7 @@ def test_what_asks_for_another_file_gets_one(clip: Path, tmp_path: Path, options
 def test_another_file_format_is_encoded_and_said(clip: Path, tmp_path: Path) -> None:
     code, said = run("correct", clip, "-o", tmp_path / "out.mkv", "--gamma", 0)
     assert code == 0, said
-    assert "note: nothing to correct, and encoded anew" in said
+    assert "note: nothing is corrected, but encoded anew" in said
 
 
 def test_an_existing_file_stays_and_a_cancelled_copy_leaves_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -237,8 +238,11 @@ def test_a_long_run_is_announced_with_what_is_quicker(tmp_path: Path, monkeypatc
     source = make_video(tmp_path / "in.mkv", Recipe(texture_frames(14), "ffv1", options={}))
     said = corrected(source, tmp_path / "a.mkv", "--gamma", 0.5, "--fast")
     assert "this will take" not in said
+    monkeypatch.setattr("qrsc.video.correct.ANNOUNCED", 1e-6)
+    said = corrected(source, tmp_path / "b.mkv", "--gamma", 0.5, "--fast")
+    assert re.search(r"this will take about \d+ s, at .* and the output be about", said)
+    assert "quickest" not in said
     monkeypatch.setattr("qrsc.video.correct.LONG_RUN", 1e-6)
-    assert "this will take about 0 minutes" in corrected(source, tmp_path / "b.mkv", "--gamma", 0.5, "--fast")
     said = corrected(source, tmp_path / "c.mkv", "--gamma", 0.5, "--fusion", "none")
     assert "--fast is the quickest preset" in said
 

@@ -109,6 +109,16 @@ def box_sums(image: Tensor, side: int) -> Tensor:
     return result
 
 
+def median(image: Tensor, side: int) -> Tensor:
+    """The median of `[B, C, H, W]` over square windows of side 3 or 5, edges replicated."""
+    import cv2
+
+    result = torch.empty_like(image, memory_format=torch.contiguous_format)
+    for plane, target in _planes(image, result):
+        target[:] = cv2.medianBlur(plane, side)
+    return result
+
+
 def separable_filter(image: Tensor, taps: Sequence[float]) -> Tensor:
     """Filter `[B, C, H, W]` with the same odd number of taps along rows and columns, edges replicated."""
     import cv2

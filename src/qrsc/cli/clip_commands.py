@@ -91,6 +91,14 @@ Progressive = Annotated[
     bool,
     typer.Option("--progressive", show_default=False, help="Frames stored as two fields come from one exposure."),
 ]
+Always = Annotated[
+    bool,
+    typer.Option("--always", show_default=False, help="Correct even if the result looks worse than the input."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", show_default=False, help="Say what would be done, its time and size; write nothing."),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", show_default=False, help="Print nothing but errors and warnings.")
 ]

@@ -96,6 +96,8 @@ def correct(
         typer.Option("--verify/--no-verify", show_default=False, help="Read the output again; as far as 5 % of time*."),
     ] = None,
     progressive: clip.Progressive = False,
+    always: clip.Always = False,
+    dry_run: clip.DryRun = False,
     progress: clip.Progress = "auto",
     quiet: clip.Quiet = False,
 ) -> None:

@@ -56,6 +56,8 @@ def slowmo(
     preset: clip.Preset = None,
     overwrite: clip.Overwrite = False,
     progressive: clip.Progressive = False,
+    always: clip.Always = False,
+    dry_run: clip.DryRun = False,
     progress: clip.Progress = "auto",
     quiet: clip.Quiet = False,
 ) -> None:

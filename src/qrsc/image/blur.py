@@ -1,4 +1,4 @@
-"""Binomial, triangle and box blurs in a few passes, on any device."""
+"""Binomial, triangle and box blurs in a few passes, and the median, on any device."""
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ def box_mean(values: Tensor, side: int) -> Tensor:
     down, across = (_inside(length, reach, values) for length in (height, width))
     sums = opencv.box_sums(values, side) if opencv.supports(values) else _box_sums(values, side)
     return sums / (down[:, None] * across)
+
+
+def median_filter(values: Tensor, side: int) -> Tensor:
+    """The median of `[B, C, H, W]` over square windows of side 3 or 5, edges replicated."""
+    if opencv.supports(values):
+        return opencv.median(values, side)
+    reach, (batch, channels, height, width) = side // 2, values.shape
+    padded = F.pad(values, (reach, reach, reach, reach), mode="replicate")
+    windows = F.unfold(padded.reshape(batch * channels, 1, *padded.shape[-2:]), side)  # [B C, side^2, H W]
+    return windows.median(1).values.reshape(batch, channels, height, width)
 
 
 def _box_sums(values: Tensor, side: int) -> Tensor:

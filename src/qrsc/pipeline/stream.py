@@ -32,9 +32,11 @@ from qrsc.pipeline.corrected import Corrected, Seconds, unchanged
 from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
 from qrsc.pipeline.resolve import Resolved
 from qrsc.pipeline.scenes import repeats, scene_changes
+from qrsc.pipeline.visibility import nearest_where_different
 from qrsc.pipeline.window import (
     PATH_REACH,
     WindowFrame,
+    fused_with,
     measure_path,
     window_frame,
     window_motion,
@@ -198,6 +200,7 @@ class Stream:
                 _start_shot(previous, newest)
                 return
             if light_changes(first, second, to_next.flow):
+                newest.light_changes = True
                 even = (even_light(first), even_light(second))
                 to_next, to_previous, _ = self._flows(previous, newest, *even, number)
                 to_next = trusted_by_structure(to_next, *even)
@@ -259,9 +262,8 @@ class Stream:
                 yield replace(self._latest, repeats=True, after_cut=False)
             return
         if frame.flows:
-            around = range(index - self._behind, index + self._ahead + 1)
-            same_shot = [i for i in around if i in self._window and self._window[i].shot == frame.shot]
-            result = self._rendered(same_shot, index, self._settings.tau)
+            together = fused_with(self._window, index, self._behind, self._ahead)
+            result = self._rendered(together, index, self._settings.tau)
         else:
             result = unchanged(frame.frame[0], ALONE)
         self._latest = result
@@ -291,11 +293,11 @@ class Stream:
         for step, passed in enumerate(times):
             nearest = index if 2 * step <= instants else index + 1
             instant = self._settings.tau + frame.time + passed - self._window[nearest].time
-            result = self._rendered([nearest] if alone else [index, index + 1], nearest, instant)
+            result = self._rendered([nearest] if alone else [index, index + 1], nearest, instant, between=True)
             yield frame.time + passed, replace(result, after_cut=frame.after_cut and step == 0)
 
-    def _rendered(self, indices: list[int], own: int, tau: float) -> Corrected:
-        """The picture at `tau` after the start of frame `own`, from all the frames given."""
+    def _rendered(self, indices: list[int], own: int, tau: float, *, between: bool = False) -> Corrected:
+        """The picture at `tau` after the start of frame `own`, from all the frames given; two, if it lies between."""
         assert self._resolved is not None  # frames with a motion have been linked
         settings, fusion = self._settings, self._resolved.fusion
         with self._seconds.of("motion"):
@@ -307,7 +309,8 @@ class Stream:
             centre,
             tau,
             settings.readout,
-            Correction(settings.warp, self._resolved.interpolation, settings.strength, settings.unsure),
+            # Between frames, pixels move far, and outlines of fast objects would be dotted.
+            Correction(settings.warp, self._resolved.interpolation, settings.strength, settings.unsure, between),
             seconds=self._seconds,
         )
         alone = Warped(aligned.frames[:, centre], aligned.valid[:, centre])
@@ -315,6 +318,8 @@ class Stream:
         if fusion is not None:
             with self._seconds.of("fusion"):
                 fused = fusion(aligned)
+                if between and len(frames) == 2:
+                    fused = Warped(nearest_where_different(fused.image, aligned), fused.valid)
                 # Weights add up to 1 but for rounding.
                 lows, highs = zip(*(frame.limits for frame in frames), strict=True)
                 result = Warped(fused.image.clamp(min(lows), max(highs)), fused.valid)

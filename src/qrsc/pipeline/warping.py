@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qrsc.image.blur import box_mean
+from qrsc.image.blur import box_mean, median_filter
 from qrsc.image.resize import resized_field, resized_picture
 from qrsc.names import Interpolation, WarpMethod
 from qrsc.warp import InvertedField, Warped, apply_correction, backward_warp, invert_field
@@ -23,6 +23,8 @@ def warped_frames(
     limits: Sequence[Limits],
     method: WarpMethod,
     interpolation: Interpolation,
+    *,
+    without_outliers: bool = False,
 ) -> list[Warped]:
     """Frames corrected to an instant. They are not valid where the correction is not usable.
 
@@ -37,25 +39,31 @@ def warped_frames(
         limits: of the values of each result.
         method: `invert`, `splat` or `negate`.
         interpolation: for `invert` and `negate`.
+        without_outliers: inverted fields are those of their median over a patch, without single pixels that belong to
+            another surface than those around.
     """
     if method == "splat":
         each = zip(frames, corrections, usable, limits, strict=True)
         return [_splatted(*parts, interpolation) for parts in each]
     distortions, valid = (
         each.chunk(len(frames))
-        for each in _distortions(torch.cat(list(corrections)), torch.cat(list(usable)), method, interpolation)
+        for each in _distortions(
+            torch.cat(list(corrections)), torch.cat(list(usable)), method, interpolation, without_outliers
+        )
     )
     sampled_with = zip(frames, distortions, valid, limits, strict=True)
     return [_sampled(*parts, interpolation) for parts in sampled_with]
 
 
 def _distortions(
-    corrections: Tensor, usable: Tensor, method: WarpMethod, interpolation: Interpolation
+    corrections: Tensor, usable: Tensor, method: WarpMethod, interpolation: Interpolation, without_outliers: bool
 ) -> InvertedField:
     """GS -> RS fields for all frames together: for small fields that takes hardly longer than for one."""
     if method == "invert":
         distortion, valid = invert_field(corrections)
         valid = _without_specks(valid)
+        if without_outliers:
+            distortion = median_filter(distortion, PATCH)
     else:
         distortion, valid = -corrections, torch.ones_like(usable)
     if not bool(usable.all()):

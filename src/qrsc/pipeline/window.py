@@ -39,6 +39,7 @@ class WindowFrame(FrameFlows):
         flow_fallback: why a flow of it was not found as asked; noted by the thread that found it.
         mended: pixels of it were not finite, and were filled.
         pair_motion: of the pair that it ends; None if unknown.
+        light_changes: between the frame before and this one; the two are not fused.
         frozen: it still repeats the frame before, of which enough repeats have been counted.
     """
 
@@ -56,6 +57,7 @@ class WindowFrame(FrameFlows):
     flow_fallback: str | None = None
     mended: bool = False
     pair_motion: PairMotion | None = None
+    light_changes: bool = False
     frozen: bool = False
 
 
@@ -64,6 +66,23 @@ def window_frame(ready: ReadyFrame) -> WindowFrame:
     return WindowFrame(
         ready.time, frame=ready.frame.unsqueeze(0), until=ready.time, limits=ready.limits, mended=ready.mended
     )
+
+
+def fused_with(window: Mapping[int, WindowFrame], index: int, behind: int, ahead: int) -> list[int]:
+    """The frames of the window that a frame is fused with, and itself: of its shot, and in the same light."""
+    first = last = index
+    while first > index - behind and _alike(window, first):
+        first -= 1
+    while last < index + ahead and _alike(window, last + 1):
+        last += 1
+    return list(range(first, last + 1))
+
+
+def _alike(window: Mapping[int, WindowFrame], index: int) -> bool:
+    """Whether a frame and the one before are both there, of one shot, and in the same light."""
+    if index not in window or index - 1 not in window:
+        return False
+    return window[index].shot == window[index - 1].shot and not window[index].light_changes
 
 
 # --- the camera path through the window ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,8 +18,10 @@ from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.orientation import IDENTITY
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
+from qrsc.video.clip_plan import ClipPlan
 from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
+from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import clip_info
 from qrsc.video.target import require_output
 from qrsc.video.verifier import Verifier
@@ -53,6 +56,7 @@ class ClipJob:
         asked: how it was asked to be encoded.
         device: where frames are corrected.
         chosen: the readout, and where it comes from.
+        ordered: the correction is to be made as it was asked for, however it looks.
         fps: of a video made from a folder.
         start, end: the part of a video, in seconds.
         overwrite: replace files that exist.
@@ -69,6 +73,7 @@ class ClipJob:
     asked: EncodingOptions
     device: torch.device
     chosen: ChosenReadout
+    ordered: bool
     fps: float | None
     start: float | None
     end: float | None
@@ -98,6 +103,8 @@ class ClipJob:
         *,
         slowed: bool = False,
         copied: bool = False,
+        checked: CheckedResult | None = None,
+        strength: float = 1.0,
     ) -> VideoResult:
         """What became of the clip, once all of it is written.
 
@@ -107,9 +114,30 @@ class ClipJob:
             report: what was met while reading.
             slowed: it lasts longer now.
             copied: it was copied, byte for byte.
+            checked: whether it is less distorted now.
+            strength: of the correction.
         """
         for message in report.messages(self.source, self.tally.frames):
             self.tally.warn(message)
+        self._note_metadata(slowed=slowed, copied=copied)
+        return self._told(
+            left_out=left_out,
+            damaged=report.damaged,
+            mended_timestamps=report.clock.mended,
+            truncated=report.truncated,
+            verified=self.verifier.summary,
+            seconds_by_work=dict(spent),
+            copied=copied,
+            checked=checked,
+            strength=strength,
+        )
+
+    def planned(self, plan: ClipPlan, strength: float = 1.0) -> VideoResult:
+        """What would become of the clip; nothing was written."""
+        return self._told(seconds_by_work={}, plan=plan, strength=strength)
+
+    def _note_metadata(self, *, slowed: bool, copied: bool) -> None:
+        """Say which texts and chapters the output has not."""
         if self.info is not None and self.encoding is not None and not copied:
             same_times = self.start is None and self.end is None and not slowed
             try:
@@ -118,19 +146,15 @@ class ClipJob:
                 lines = [f"texts and chapters were not compared with the input: {error}"]
             for line in lines:
                 self.tally.note(line)
+
+    def _told(self, **known: Any) -> VideoResult:
         return self.tally.result(
             output=self.output,
             compare=self.compare,
             readout=self.chosen.readout,
             readout_from=self.chosen.message,
             scan=shown_scan(self.chosen.readout.scan, IDENTITY if self.info is None else self.info.matrix),
-            left_out=left_out,
-            damaged=report.damaged,
-            mended_timestamps=report.clock.mended,
-            truncated=report.truncated,
-            verified=self.verifier.summary,
-            seconds_by_work=dict(spent),
-            copied=copied,
+            **known,
         )
 
 
@@ -158,6 +182,7 @@ def prepare_clip(
     overwrite: bool = False,
     verify: bool | None = False,
     progressive: bool = False,
+    always: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -184,6 +209,7 @@ def prepare_clip(
         encoding,
         chosen_device,
         chosen,
+        given.is_order or always,
         given.fps,
         start,
         end,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 from torch import Tensor
@@ -18,19 +20,23 @@ from qrsc.image.resize import resized_picture
 from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
 from qrsc.pipeline import Corrected, Corrector
 from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
+from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
+from qrsc.video.clip_plan import LONG_RUN, QUICKER, in_bytes, in_words
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
 from qrsc.video.concurrent_io import concurrent_io
 from qrsc.video.edges import CROPPED, Edges, choose_edges
 from qrsc.video.pass_through import can_pass_through, pass_through
+from qrsc.video.planning import estimated_bytes, plan_clip
 from qrsc.video.readout import ReadoutOptions, choose_tau
 from qrsc.video.result import VideoResult
+from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import Source, SourceFrame, clip_size, open_source
 from qrsc.video.target import Picture, Target, open_target, stored_alpha
 from qrsc.warp import apply_correction
 
 WARMED_UP = 10  # frames after which the time that is left can be told
-LONG_RUN = 600.0  # seconds
+ANNOUNCED = 30.0  # seconds that a run has to take for its time and size to be told in advance
 
 
 def correct_video(
@@ -69,6 +75,8 @@ def correct_video(
     overwrite: bool = False,
     verify: bool | None = None,
     progressive: bool = False,
+    always: bool = False,
+    dry_run: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -103,6 +111,11 @@ def correct_video(
         verify: read a video again before it gets its name, and compare frames, timestamps and the packets of other
             tracks with the input. None does as much as 5 % of the time allows, False nothing.
         progressive: the frames of a clip that is marked as interlaced are progressive, each from one exposure.
+        always: correct even if the result is more distorted than the input, by points that are followed from frame to
+            frame. Without it, less is corrected then, or nothing. A readout that is given as a figure is used in any
+            case, with a warning.
+        dry_run: find the readout, try a few frames, and write nothing: `plan` of the result says what a run would do,
+            how long it would take and how large its output would be.
         progress: called with a `Progress` for every frame of every stage.
         cancel: asked for every frame; once it is set the call raises `Cancelled` and leaves no file behind.
         on_note: called at once with everything that a user should know; the result has all notes, too.
@@ -124,12 +137,14 @@ def correct_video(
         overwrite=overwrite,
         verify=verify,
         progressive=progressive,
+        always=always,
         progress=progress,
         cancel=cancel,
         on_note=on_note,
     )
     readout = job.chosen.readout
-    corrector = Corrector(
+    new_corrector = partial(
+        Corrector,
         readout,
         preset=preset,
         tau=choose_tau(readout, tau, at),
@@ -139,7 +154,6 @@ def correct_video(
         warp=warp,
         flow=flow,
         frames=frames,
-        strength=strength,
         border="repeat" if border == "repeat" else "fill",
         unsure=unsure,
         scale=choose_scale(scale, clip_size(job.source, job.info)),
@@ -147,21 +161,42 @@ def correct_video(
         find_repeats=True,
         flows_ahead=1,
     )
-    if corrector.changes_nothing and border not in CROPPED:
-        if can_pass_through(job):
-            return pass_through(job)
-        if job.info is not None and job.encoding is not None:
-            job.tally.note("nothing to correct, and encoded anew: a clip is copied whole, into the same file format")
     # Networks asked for beside the fast preset have more to do than a search, and get all cores.
     searched = get_preset(preset).halves_threads and flow is None and fusion is None and not denoise
     threads = choose_threads(job.device) if searched else None
-    return _correct_clip(job, corrector, border, margin, threads)
+    if dry_run:
+        corrector = new_corrector(strength=strength)
+        copied = corrector.changes_nothing and border not in CROPPED and can_pass_through(job)
+        edges = choose_edges(border, margin, clip_size(job.source, job.info))
+        with nullcontext() if threads is None else at_most_threads(threads):
+            return job.planned(plan_clip(job, corrector.stream, edges, preset, copied=copied), strength)
+    checked: CheckedResult | None = None
+    for tries in count():
+        corrector = new_corrector(strength=strength)
+        if corrector.changes_nothing and border not in CROPPED:
+            if can_pass_through(job):
+                return pass_through(job, checked, strength)
+            if job.info is not None and job.encoding is not None:
+                job.tally.note("nothing is corrected, but encoded anew: a clip is copied whole, into the same format")
+        run = CheckedRun(job, readout, strength, lessens=not job.ordered)
+        try:
+            return _correct_clip(job, corrector, border, margin, threads, run, checked)
+        except NotBetterError as error:
+            checked = error.checked
+            strength = lessened(job, checked, strength, tries)
+    raise AssertionError  # the last try corrects nothing, and is no worse
 
 
 def _correct_clip(
-    job: ClipJob, corrector: Corrector, border: VideoBorder, margin: float, threads: int | None
+    job: ClipJob,
+    corrector: Corrector,
+    border: VideoBorder,
+    margin: float,
+    threads: int | None,
+    run: CheckedRun,
+    checked: CheckedResult | None,
 ) -> VideoResult:
-    """Read, correct and write."""
+    """Read, correct and write; `checked` is of an earlier try that was no better than the input."""
     with ExitStack() as stack:
         if threads is not None:
             stack.enter_context(at_most_threads(threads))
@@ -198,23 +233,39 @@ def _correct_clip(
         waiting: deque[SourceFrame] = deque()
         with concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on):
             for corrected in corrector.stream(frames):
-                pass_on(_picture(corrected, waiting.popleft(), edges, compared=job.compare is not None))
+                frame = waiting.popleft()
+                pass_on(_picture(corrected, frame, edges, compared=job.compare is not None))
                 job.tally.add(corrected)
+                if not corrector.changes_nothing:
+                    with corrector.seconds.of("check"):
+                        run.add(frame.frame, corrected, restarts=frame.restarts)
                 stage.advance()
                 if job.tally.frames == WARMED_UP:
-                    _note_long_run(job, corrector, stage.now())
-    return job.result(corrector.seconds.spent, source.left_out, source.report)
-
-
-def _note_long_run(job: ClipJob, corrector: Corrector, progress: Progress) -> None:
-    """Say how long it will take, and what is quicker, if it is long."""
-    left = progress.seconds_left
-    if left is None or left < LONG_RUN:
-        return
-    quicker = "" if corrector.preset == "fast" else "; --fast is the quickest preset, and --duration 5 shows a part"
-    job.tally.note(
-        f"this will take about {left / 60:.0f} minutes, at {progress.seconds / progress.done:.1f} s a frame{quicker}"
+                    _announce(job, corrector, edges, stage.now())
+        if not corrector.changes_nothing:
+            run.conclude()
+            checked = run.checked
+    return job.result(
+        corrector.seconds.spent,
+        source.left_out,
+        source.report,
+        checked=checked,
+        strength=run.strength,
     )
+
+
+def _announce(job: ClipJob, corrector: Corrector, edges: Edges, progress: Progress) -> None:
+    """Say how long a run will take and how large it will be, and what is quicker, unless it is soon over."""
+    left = progress.seconds_left
+    if left is None or left < ANNOUNCED:
+        return
+    try:
+        length = estimated_bytes(job, edges, progress.total)
+    except (OSError, ValueError):  # the run itself goes on, and says what is wrong if it cannot
+        length = None
+    each, size = progress.seconds / progress.done, in_bytes(length)
+    quicker = f"; {QUICKER}" if left > LONG_RUN and corrector.preset != "fast" else ""
+    job.tally.note(f"this will take {in_words(left)}, at {each:.1f} s a frame, and the output be {size}{quicker}")
 
 
 def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:

@@ -15,6 +15,7 @@ from qrsc.media.reader import ReadReport
 from qrsc.media.truncation import missing_bytes
 from qrsc.video.clip_job import ClipJob
 from qrsc.video.result import VideoResult
+from qrsc.video.result_check import CheckedResult
 
 BLOCK = 1 << 22  # bytes that are copied at a time
 
@@ -28,8 +29,8 @@ def can_pass_through(job: ClipJob) -> bool:
     return same_format(job.source, job.output)
 
 
-def pass_through(job: ClipJob) -> VideoResult:
-    """Copy a clip."""
+def pass_through(job: ClipJob, checked: CheckedResult | None = None, strength: float = 1.0) -> VideoResult:
+    """Copy a clip; `checked` and `strength` are of the correction, if one was tried."""
     report = ReadReport()
     if job.info is None:
         frames = _copy_folder(job)
@@ -39,7 +40,7 @@ def pass_through(job: ClipJob) -> VideoResult:
             _copy(job, [(job.source, work)])
         report.missing_bytes = missing_bytes(job.source)
     job.tally.frames = job.tally.unchanged = frames
-    return job.result({}, (), report, copied=True)
+    return job.result({}, (), report, copied=True, checked=checked, strength=strength)
 
 
 def _copy_folder(job: ClipJob) -> int:

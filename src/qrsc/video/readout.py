@@ -30,6 +30,11 @@ class ReadoutOptions:
     fps: float | None = None
     scan: Scan | None = None
 
+    @property
+    def is_order(self) -> bool:
+        """Whether a readout was given as a figure. A camera is a name, whose readout may be of another mode."""
+        return any(given is not None for given in (self.gamma, self.readout_ms, self.percent))
+
 
 def choose_readout(
     source: Path,

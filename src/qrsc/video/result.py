@@ -13,6 +13,8 @@ from typing import Any
 from qrsc.backend.fallback import separated
 from qrsc.pipeline import Corrected
 from qrsc.timing import Readout, Scan
+from qrsc.video.clip_plan import ClipPlan
+from qrsc.video.result_check import CheckedResult
 
 MEANS = ("mean_px", "unsure", "filled", "unseen")  # figures of a result that are means over its frames
 
@@ -37,6 +39,11 @@ class VideoResult:
         frames: how many were written.
         unchanged: of these, how many were written as they came.
         copied: the output is the input, byte for byte: nothing was to be corrected.
+        checked: whether the result is less distorted than the input, by points that were followed from frame to frame.
+            If the correction was lessened to nothing, of the last one that was tried. None if nothing was to be
+            corrected from the start.
+        plan: of a dry run, in which nothing is written; None otherwise.
+        strength: of the correction, 0 to 1: as asked for, or less if that was no better than the input.
         cuts, repeated: scene cuts, and frames that only repeat the one before.
         mean_px, largest_px: length of the correction over all pixels.
         unsure: share of the pixels whose flows contradict each other.
@@ -70,6 +77,9 @@ class VideoResult:
     mended_timestamps: int = 0
     fallbacks: tuple[str, ...] = ()
     scan: Scan | None = None
+    checked: CheckedResult | None = None
+    strength: float = 1.0
+    plan: ClipPlan | None = None
 
     def figures(self) -> dict[str, Any]:
         """Everything that fits into JSON; times are seconds per frame."""
@@ -79,6 +89,9 @@ class VideoResult:
             "gamma": self.readout.gamma,
             "scan": self.scan or self.readout.scan,
             "readout_from": self.readout_from,
+            "strength": self.strength,
+            "check": None if self.checked is None else self.checked.figures(),
+            "plan": None if self.plan is None else self.plan.figures(),
             "frames": self.frames,
             "unchanged": self.unchanged,
             "copied": self.copied,
@@ -101,9 +114,12 @@ class VideoResult:
 
     def text(self, verb: str = "corrected into") -> str:
         """A few lines for people; `verb` says what was done with the frames."""
+        if self.plan is not None:
+            return self.plan.text(self.output)
         many = f"{_counted(self.frames, 'frame')} {verb} {self.output}"
         if self.copied:
-            lines = [f"{_counted(self.frames, 'frame')} copied to {self.output}: nothing to correct"]
+            why = "nothing to correct" if self.checked is None else "no correction made them better"
+            lines = [f"{_counted(self.frames, 'frame')} copied to {self.output}: {why}"]
         elif self.frames == self.unchanged:
             lines = [f"{many}: none needed a correction"]
         else:
@@ -114,6 +130,8 @@ class VideoResult:
                 f"{self.unseen:.1%} in none; {_counted(self.cuts, 'scene cut')}, "
                 f"{_counted(self.repeated, 'repeated frame')}, {_counted(self.unchanged, 'frame')} left as they came",
             ]
+            if self.checked is not None:
+                lines.append(f"checked: {self.checked.text()}")
         if self.seconds_by_work and self.frames:
             each = {name: 1000 * seconds / self.frames for name, seconds in self.seconds_by_work.items()}
             parts = ", ".join(f"{name} {milliseconds:.0f}" for name, milliseconds in each.items())
@@ -129,6 +147,7 @@ class Tally:
 
     Attributes:
         on_note: hears every note at once.
+        lessened: why less was corrected than asked for, in words; empty if it was not.
     """
 
     on_note: Callable[[str], None] | None = None
@@ -141,9 +160,20 @@ class Tally:
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MEANS, 0.0))  # over frames
     reasons: Counter[str] = field(default_factory=Counter)  # for fallbacks, in frames
     started: float = field(default_factory=time.perf_counter)
+    lessened: str = ""
+
+    def restart(self, why: str) -> None:
+        """Count from the beginning: the clip is worked on again, with less of a correction. Notes stay."""
+        self.frames = self.unchanged = self.cuts = self.repeated = 0
+        self.largest_px = 0.0
+        self.sums = dict.fromkeys(MEANS, 0.0)
+        self.reasons.clear()
+        self.lessened = why
 
     def note(self, line: str) -> None:
-        """Keep something that a user should know."""
+        """Keep something that a user should know; said once, however often the clip is worked on."""
+        if line in self.notes:
+            return
         self.notes.append(line)
         if self.on_note is not None:
             self.on_note(line)
@@ -181,7 +211,10 @@ class Tally:
             repeated=self.repeated,
             largest_px=self.largest_px,
             notes=tuple(self.notes),
-            fallbacks=tuple(f"{reason} ({_counted(many, 'frame')})" for reason, many in self.reasons.items()),
+            fallbacks=(
+                *([self.lessened] if self.lessened else []),
+                *(f"{reason} ({_counted(many, 'frame')})" for reason, many in self.reasons.items()),
+            ),
             seconds=time.perf_counter() - self.started,
             **means,
             **known,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +22,18 @@ from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
 from qrsc.pipeline import Corrector, Seconds
-from qrsc.pipeline.presets import choose_scale
+from qrsc.pipeline.presets import choose_scale, get_preset
+from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.concurrent_io import concurrent_io
+from qrsc.video.edges import choose_edges
+from qrsc.video.planning import plan_clip
 from qrsc.video.readout import ReadoutOptions
 from qrsc.video.result import VideoResult
+from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import Source, SourceFrame, VideoSource, clip_size, open_source
+
+FIELD_SCALE = 0.5  # at which motion is solved, relative to the frames, or more
 
 
 def slowmo_video(
@@ -55,6 +64,8 @@ def slowmo_video(
     encoder_preset: str | None = None,
     overwrite: bool = False,
     progressive: bool = False,
+    always: bool = False,
+    dry_run: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
@@ -69,7 +80,8 @@ def slowmo_video(
         gamma, readout_ms, percent, camera, fps, scan: the readout, as for `qrsc.correct_video`.
         start, end, duration, preset, motion, fusion, denoise, flow, scale, device: as for `qrsc.correct_video`.
         codec, crf, pixel_format, encoder_preset, overwrite: of the output, as for `qrsc.correct_video`.
-        progressive: as for `qrsc.correct_video`.
+        progressive, dry_run: as for `qrsc.correct_video`.
+        always: as for `qrsc.correct_video`. Without it, slow motion may be made of less of a correction, or of none.
         progress, cancel, on_note: as for `qrsc.correct_video`.
 
     Raises:
@@ -88,27 +100,47 @@ def slowmo_video(
         device=device,
         overwrite=overwrite,
         progressive=progressive,
+        always=always,
         progress=progress,
         cancel=cancel,
         on_note=on_note,
     )
-    corrector = Corrector(
-        job.chosen.readout,
-        preset=preset,
-        motion=motion,
-        fusion=fusion,
-        denoise=denoise,
-        flow=flow,
-        scale=choose_scale(scale, clip_size(job.source, job.info)),
-        find_cuts=True,
-        find_repeats=True,
-        flows_ahead=1,
-    )
-    return _slow_down(job, corrector, factor, keep)
+    readout, strength = job.chosen.readout, 1.0
+    checked: CheckedResult | None = None
+    for tries in count():
+        # Of less correction, as of a shorter readout: between frames there is no strength.
+        shorter = replace(readout, gamma=strength * readout.gamma)
+        corrector = Corrector(
+            shorter,
+            preset=preset,
+            motion=motion,
+            fusion=fusion,
+            denoise=denoise,
+            flow=flow,
+            scale=choose_scale(scale, clip_size(job.source, job.info)),
+            # Between frames, pixels move further than in a correction: coarser fields leave ragged outlines.
+            field_scale=max(FIELD_SCALE, get_preset(preset).field_scale),
+            find_cuts=True,
+            find_repeats=True,
+            flows_ahead=1,
+        )
+        if dry_run:
+            edges = choose_edges("fill", 0.0, clip_size(job.source, job.info))
+            between = partial(corrector.between, count=factor)
+            return job.planned(plan_clip(job, between, edges, preset, copied=False, factor=factor))
+        run = CheckedRun(job, readout, strength, lessens=not job.ordered)
+        try:
+            return _slow_down(job, corrector, factor, keep, run, checked)
+        except NotBetterError as error:
+            checked = error.checked
+            strength = lessened(job, checked, strength, tries)
+    raise AssertionError  # the last try corrects nothing, and is no worse
 
 
-def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> VideoResult:
-    """Read, correct and write."""
+def _slow_down(
+    job: ClipJob, corrector: Corrector, factor: int, keep: Keep, run: CheckedRun, checked: CheckedResult | None
+) -> VideoResult:
+    """Read, correct and write; `checked` is of an earlier try that was no better than the input."""
     with ExitStack() as stack:
         container = job.encoding.container if job.encoding is not None and keep == "duration" else None
         source = stack.enter_context(
@@ -133,12 +165,36 @@ def _slow_down(job: ClipJob, corrector: Corrector, factor: int, keep: Keep) -> V
         target = _opened_target(stack, job, source, corrector.seconds, factor, keep)
         total = None if source.frames is None else (source.frames - 1) * factor + 1
         stage = Stage("slowing down", total, job.progress, job.cancel)
-        with concurrent_io(source, target.take, target.on_frame, job.cancel) as (frames, pass_on):
+        waiting: deque[SourceFrame] = deque()
+        corrects = corrector.settings.readout.gamma > 0.0
+
+        def on_frame(frame: SourceFrame) -> None:
+            target.on_frame(frame)
+            if corrects:
+                waiting.append(frame)
+
+        with concurrent_io(source, target.take, on_frame, job.cancel) as (frames, pass_on):
             for time, result in corrector.between(frames, factor):
                 pass_on(_Instant(time, result.frame))
                 job.tally.add(result)
+                # The first instant of each frame is that frame, corrected; frames that only repeat another are passed.
+                while waiting and waiting[0].time <= time:
+                    frame = waiting.popleft()
+                    if frame.time == time:
+                        with corrector.seconds.of("check"):
+                            run.add(frame.frame, result, restarts=frame.restarts)
                 stage.advance()
-    return job.result(corrector.seconds.spent, source.left_out, source.report, slowed=keep == "rate")
+        if corrects:
+            run.conclude()
+            checked = run.checked
+    return job.result(
+        corrector.seconds.spent,
+        source.left_out,
+        source.report,
+        slowed=keep == "rate",
+        checked=checked,
+        strength=run.strength,
+    )
 
 
 @dataclass(frozen=True)
