@@ -2,7 +2,7 @@
 
 from qrsc.points.keypoints import correct_keypoints
 from qrsc.points.lens import LENS_MODELS, Lens
-from qrsc.points.observations import Observations, observe
+from qrsc.points.observations import Observations, joined, observe
 from qrsc.points.tracks import CorrectedPoints, FitOptions, correct_observations, correct_tracks
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "correct_keypoints",
     "correct_observations",
     "correct_tracks",
+    "joined",
     "observe",
 ]

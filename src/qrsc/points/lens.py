@@ -119,9 +119,7 @@ def _shifted(rays: Tensor, model: str, coefficients: tuple[float, ...]) -> Tenso
         k1, k2 = (*coefficients, 0.0)[:2]
         return rays * (1.0 + square * (k1 + k2 * square)).unsqueeze(-1)
     k1, k2, p1, p2, k3, k4, k5, k6 = (*coefficients, 0.0, 0.0, 0.0, 0.0)[:8]
-    radial = (1.0 + square * (k1 + square * (k2 + square * k3))) / (
-        1.0 + square * (k4 + square * (k5 + square * k6))
-    )
+    radial = (1.0 + square * (k1 + square * (k2 + square * k3))) / (1.0 + square * (k4 + square * (k5 + square * k6)))
     return torch.stack(
         [
             x * radial + 2.0 * p1 * x * y + p2 * (square + 2.0 * x * x),

@@ -7,6 +7,7 @@ Convention
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -72,6 +73,24 @@ def observe(
         None if trust is None else trust.to(alpha),
         size,
     )
+
+
+def joined(parts: Sequence[Observations]) -> tuple[Observations, Tensor]:
+    """Observations of one clip from several frames, sorted as they have to be, and the number that each had before."""
+    track = torch.cat([part.track for part in parts])
+    start = torch.cat([part.start for part in parts])
+    order = torch.argsort(start, stable=True)
+    order = order[torch.argsort(track[order], stable=True)]
+    return Observations(
+        torch.cat([part.position for part in parts]).t()[:, order].t(),
+        torch.cat([part.alpha for part in parts])[order],
+        start[order],
+        track[order],
+        None
+        if any(part.trust is None for part in parts)
+        else torch.cat([part.trust for part in parts if part.trust is not None])[order],
+        parts[0].size,
+    ), order
 
 
 def require_inside(position: Tensor, size: tuple[int, int]) -> None:

@@ -58,9 +58,7 @@ def _pairs(observations: Observations) -> Tensor:
     return number[torch.randperm(len(number), generator=generator).to(number.device)]
 
 
-def _path(
-    observations: Observations, pairs: Tensor, start: float, end: float, readout: Readout
-) -> CameraPath | None:
+def _path(observations: Observations, pairs: Tensor, start: float, end: float, readout: Readout) -> CameraPath | None:
     begun = observations.start[pairs]
     within = pairs[(begun >= start - MARGIN) & (begun < end + MARGIN)]
     equations = []

@@ -163,7 +163,7 @@ def _solve_chunk(
     wait = (tau - observations.alpha[which]).reshape(1, 1, -1)
     factors = motion.displacement_at(wait)  # [n, 1, Q], of each neighbour's shift in the correction
     velocity, acceleration = motion.velocity, motion.acceleration
-    if count > options.order or options.regularisation > 0.0:
+    if count > options.order:
         offset = _offset_factors(motion, near, own, options.regularisation)  # [n, 1, Q]
         factors = factors + offset * (1.0 - factors.sum(0, keepdim=True))
         velocity = velocity - offset * velocity.sum(0, keepdim=True)

@@ -30,6 +30,9 @@ from qrsc.timing import Readout
 
 NOISE = 0.5  # pixels
 REACH = 3.0  # frame intervals
+# Regularisation that lets a neighbour of no weight lose its say: a parabola passes through all three points, whatever
+# their weights. It takes 1 % off the accelerations of all others.
+ROBUST_PULL = 0.005
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ def correct_tracks(
     Convention
         Positions are (x, y) in pixels, pixel centres at integer coordinates. With a lens, the row in the picture as it
         was taken says when a point was seen, its motion is fitted in pixels of a pinhole camera, and the result is in
-        pixels of the picture again. Differentiable by the positions; the camera's path is taken as known.
+        pixels of the picture again. Differentiable by the positions; the camera's path and what is typical of the clip
+        are taken as known.
 
     Args:
         tracks: `[N, M, 2]`, of M points in N frames; a tensor or an array. A point that is not seen is NaN.
@@ -236,12 +240,17 @@ def _adapted(
         some = which[:: max(1, len(which) // SAMPLE)]
         along = None if path is None else path.of_points(observations, some, readout)
         typical = typical_motion(observations, windows, some, options.reach, along)
+    pull = (
+        fitting_regularisation(typical, options.noise) if options.regularisation == "auto" else options.regularisation
+    )
+    if not options.robust or typical is None:
+        return SolverOptions(options.order, options.neighbour_count, options.reach, pull)
     return SolverOptions(
         options.order,
         options.neighbour_count,
         options.reach,
-        fitting_regularisation(typical, options.noise) if options.regularisation == "auto" else options.regularisation,
-        (typical.speed, typical.change) if options.robust and typical is not None else None,
+        max(pull, ROBUST_PULL),
+        (typical.speed, typical.change),
     )
 
 
@@ -281,6 +290,7 @@ def _frame_starts(frame_times: ArrayLike | None, positions: Tensor) -> Tensor:
 
 def _spread(found: CorrectedPoints, number: Tensor | None, by_track: Tensor) -> CorrectedPoints:
     """Results of observations back on the grid `[N, M]`, from a mask `[M, N]`."""
+
     def placed(values: Tensor, empty: float) -> Tensor:
         rest = values.shape[1:]
         if number is not None:
