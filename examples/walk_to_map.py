@@ -151,6 +151,8 @@ def reconstruct(database: Path, images: Path, output: Path) -> pycolmap.Reconstr
     options.ba_refine_focal_length = False
     options.ba_refine_extra_params = False
     options.num_threads = 1
+    # A walk or a drive moves ahead, which is the hardest way to begin a map.
+    options.mapper.init_max_forward_motion = 1.0
     options.mapper.init_min_tri_angle = 2.0
     options.multiple_models = False
     maps = pycolmap.incremental_mapping(database, images, output, options)

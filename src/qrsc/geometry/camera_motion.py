@@ -24,7 +24,7 @@ from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.camera_model import BLOCK, COORDINATES, KNOTS, MARGIN, CameraFit, CameraModel
 from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.fit_camera import INITIAL_INVERSE_FOCAL_SQUARED, INITIAL_NOISE
-from qrsc.calibrate.gauss_newton import minimise
+from qrsc.calibrate.gauss_newton import FROZEN_DAMPING, gauss_newton_step, minimise
 from qrsc.calibrate.grey_frames import ClipSource
 from qrsc.calibrate.path_prior import autoregressive_filters
 from qrsc.calibrate.spline import bspline
@@ -35,6 +35,10 @@ Array = npt.NDArray[np.float64]
 GROUPS = 4  # of cells, from which the path is found once more each: their spread is its uncertainty
 MIN_FRAMES = 8
 LONGEST_GAP = 1.1  # frame intervals; frames further apart share no motion
+# Standard deviation of translations relative to pan and tilt. A scene of one depth hardly tells them apart; the smaller
+# this is, the more is taken for rotation. On three simulated hand-held clips the rotation is off by 0.19° rms with 0.3,
+# 0.15° with 0.03, and 0.57° with 0.003.
+TRANSLATION = 0.03
 STEPS = 20  # per frame interval, of the integration of rates
 
 
@@ -104,7 +108,9 @@ class CameraMotion:
         start = reached[int(np.argmin(np.abs(grid)))]
         place = np.clip(((np.asarray(times) - grid[0]) * STEPS).astype(int), 0, len(grid) - 1)
         left = np.asarray(times) - grid[place]
-        after: Array = start.T @ reached[place] @ rotation_matrices(self.rates(grid[place] + 1.0 / STEPS) * left[:, None])
+        after: Array = (
+            start.T @ reached[place] @ rotation_matrices(self.rates(grid[place] + 1.0 / STEPS) * left[:, None])
+        )
         return after
 
     def positions(self, times: Array) -> Array:
@@ -146,7 +152,7 @@ def find_camera_motion(
         half = 0.5 * max(clip.size)
         inverse = None if focal is None else (half / focal) ** 2
         turned = _downwards(motions, readout)
-        model = CameraModel(turned)
+        model = CameraModel(turned, TRANSLATION)
         fit = _fitted(model, readout, inverse)
         spread = [_refitted(model, turned, fit, group) for group in range(GROUPS)]
     found = half / math.sqrt(max(fit.inverse_focal_squared, 1e-4))
@@ -217,11 +223,23 @@ def _fitted(model: CameraModel, readout: Readout, inverse_focal_squared: float |
 def _refitted(model: CameraModel, motions: ClipMotions, fit: CameraFit, group: int) -> Array:
     """The path from every fourth cell alone, with the scene and the focal length of the whole."""
     chosen = np.arange(model.cells) % GROUPS == group
-    part = CameraModel(replace(motions, weight=np.where(chosen, motions.weight, 0.0)))
+    part = CameraModel(replace(motions, weight=np.where(chosen, motions.weight, 0.0)), TRANSLATION)
     part.set_path_prior(model.filters)
+    part.depth = model.depth
     start = replace(fit, weight=part.weight)
-    path: Array = minimise(part, start, 3, damping=1e6, free=(False, False)).path
-    return path
+    evaluation = part.evaluate(start)
+    start = replace(start, weight=evaluation.weight)
+    # With weights and scene held, the path is a linear problem: one step solves it.
+    step = gauss_newton_step(
+        part,
+        start,
+        part.reevaluate(start, evaluation),
+        None,
+        10.0 * FROZEN_DAMPING,
+        (False, False),
+        fixed_weights=True,
+    )
+    return fit.path if step is None else step.fit.path
 
 
 def _basis(times: Array, count: int) -> Array:

@@ -322,7 +322,7 @@ def _clips(database: Any, spacing: float) -> list[list[_Image]]:
     clips = []
     for stored in folders.values():
         stored.sort(key=lambda image: natural_key(image.name))
-        times = [spacing * number for number in _frame_numbers([image.name for image in stored])]
+        times = [spacing * number for number in frame_numbers([image.name for image in stored])]
         clip = []
         for image, time in zip(stored, times, strict=True):
             camera = cameras[image.camera_id]
@@ -341,7 +341,7 @@ def _clips(database: Any, spacing: float) -> list[list[_Image]]:
     return clips
 
 
-def _frame_numbers(names: list[str]) -> list[int]:
+def frame_numbers(names: list[str]) -> list[int]:
     """The number of each frame: the last number of its name, if these grow; else their order."""
     found = [re.findall(r"\d+", PurePosixPath(name).stem) for name in names]
     if all(found):
@@ -362,7 +362,7 @@ def _row_times(image: _Image, readout: Readout) -> npt.NDArray[np.float64]:
 def _write_times(
     path: Path, rows: list[tuple[_Image, npt.NDArray[np.float64]]], readout: Readout, *, overwrite: bool
 ) -> None:
-    """One line per keypoint: when its row was exposed, after the start of the frame and as a fraction of the readout."""
+    """One line per keypoint: when its row was exposed, since the frame's start and as a part of the readout."""
     with atomic_file(path, overwrite=overwrite) as work, work.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "keypoint", "frame_time", "alpha", "row_fraction"])

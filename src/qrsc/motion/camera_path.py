@@ -194,7 +194,7 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
         end: time at which the other frame did.
         readout: how both were read.
     """
-    batch, _, height, width = flow.shape
+    height, width = flow.shape[-2:]
     apart = max(1, min(width // COLUMNS, height))  # a wide, flat frame has one row of samples
     picked = (..., slice(apart // 2, None, apart), slice(apart // 2, None, apart))
     shift, trust = _float64(flow[picked]), _float64(confidence[picked])

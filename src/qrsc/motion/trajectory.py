@@ -161,7 +161,8 @@ def fit_displacements(
     Args:
         displacements: `[..., C, H, W]` each, one per other exposure.
         times: `[..., 1, H, W]` each, from the point's own exposure to the other one.
-        order, confidences, regularisation, shared, like_surroundings: as `fit_trajectory`, confidences in the same order.
+        confidences: `[..., 1, H, W]` in [0, 1] in the same order; None for ones.
+        order, regularisation, shared, like_surroundings: as for `fit_trajectory`.
     """
     if order == 2 and len(times) == 2 and confidences is None and regularisation == 0.0:
         interpolated = _interpolate(*displacements, *times, shared)

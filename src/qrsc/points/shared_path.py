@@ -13,7 +13,7 @@ from qrsc.motion.point_path import PathOfPoints
 from qrsc.points.observations import Observations
 from qrsc.timing import Readout
 
-# A path is fitted to this many frames at a time, with so many more on both sides: the time of a fit grows with the cube.
+# A path is fitted to this many frames at a time, and so many on both sides: the time of a fit grows with the cube.
 WINDOW, MARGIN = 40, 3
 POINTS = 400  # from a frame to the next
 FEWEST = 8  # a path has four coordinates; with fewer points from a frame to the next it is not fitted
@@ -72,7 +72,7 @@ def _path(observations: Observations, pairs: Tensor, start: float, end: float, r
 def _equations(
     observations: Observations, chosen: Tensor, frame: float, origin: float, readout: Readout
 ) -> PathEquations:
-    """What the displacements from one frame to the next say; padded with points of no weight to one number of points."""
+    """What the displacements from one frame to the next say; padded with points of no weight to one number."""
     missing = POINTS - len(chosen)
     index = torch.cat([chosen, chosen.new_zeros(missing)])
     position = observations.position.detach().double()

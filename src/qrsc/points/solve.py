@@ -5,9 +5,8 @@ displacements, so it is run once on unit displacements, one channel for each nei
 with which each neighbour enters velocity, acceleration and position: positions are sums with these factors, and their
 variance is the sum of the squares.
 
-With as many neighbours as the order, the motion passes through all of them and through the observation itself. With more,
-or with a pull of the acceleration towards zero, the observation has a residual too: its own position is then fitted
-together with the motion, in closed form.
+With as many neighbours as the order, the motion passes through all of them and through the observation itself. With
+more, the observation has a residual too: its own position is then fitted together with the motion, in closed form.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class FitOptions:
 
     Attributes:
         order: 1 linear, 2 quadratic, 3 cubic; lower where a track has too few observations.
-        neighbours: how many other observations of the track decide on the motion of one, the nearest in time. None: two,
-            and four for the cubic motion. With more neighbours than the order, positions are smoothed.
+        neighbours: how many other observations of the track decide on the motion of one, the nearest in time. None is
+            two, and four for the cubic motion. With more neighbours than the order, positions are smoothed.
         reach: frame intervals; an observation further away says nothing.
         path: follow the camera's path, found from all tracks together; only the rest is fitted point by point.
         robust: trust neighbours less that contradict each other.
