@@ -67,6 +67,10 @@ def read(path: Path, what: Callable[[Any], object]) -> Any:
         database.close()
 
 
+def keypoints_of(path: Path, number: int) -> Any:
+    return read(path, lambda database: database.read_keypoints(number))
+
+
 def test_keypoints_move_and_all_else_stays(tracks: Tracks, tmp_path: Path) -> None:
     source, output, times = tmp_path / "raw.db", tmp_path / "out.db", tmp_path / "times.csv"
     write_database(source, tracks, verified=True)
@@ -74,7 +78,7 @@ def test_keypoints_move_and_all_else_stays(tracks: Tracks, tmp_path: Path) -> No
     report = correct_database(source, output, READOUT, write_times=times, options=FitOptions())
     assert source.read_bytes() == before
     for index, true in enumerate(tracks.true):
-        raw, new = (read(path, lambda d, n=index + 1: d.read_keypoints(n)) for path in (source, output))
+        raw, new = (keypoints_of(path, index + 1) for path in (source, output))
         order = np.random.default_rng(0)
         for earlier in range(index + 1):
             shown = order.permutation(np.flatnonzero(tracks.inside[earlier].numpy()))
@@ -105,9 +109,7 @@ def test_frames_left_out_count_by_the_numbers_in_their_names(tracks: Tracks, tmp
     with sqlite3.connect(source) as connection:
         connection.execute("UPDATE images SET name = 'clip/frame99.png' WHERE image_id = 6")
     correct_database(source, tmp_path / "b.db", READOUT, spacing=1.0)
-    same, last = (
-        [read(tmp_path / f"{name}.db", lambda d, n=number: d.read_keypoints(n)) for name in "ab"] for number in (2, 6)
-    )
+    same, last = ([keypoints_of(tmp_path / f"{name}.db", number) for name in "ab"] for number in (2, 6))
     np.testing.assert_allclose(same[0], same[1], atol=0.3)  # the path is another one without the last frame
     raw = read(source, lambda d: d.read_keypoints(6))
     np.testing.assert_array_equal(last[1], raw)  # nothing within reach of it

@@ -23,7 +23,8 @@ LENSES = {
 
 def errors(found: object, true: Tensor) -> Tensor:
     assert isinstance(found, Tensor)
-    return (found - true).norm(dim=-1)
+    length: Tensor = (found - true).norm(dim=-1)
+    return length
 
 
 @pytest.mark.parametrize("scan", SCANS)
@@ -56,7 +57,7 @@ def test_one_frame_and_its_neighbours_are_the_solver_of_dense_flow() -> None:
     inside = 10.0 + 0.6 * grid.double()  # stays in the frame
     tracks = torch.stack([inside + flows[0], inside, inside + flows[1]]).clamp(0.0, 47.0)
     pictures = [(tracks[i] - tracks[1]).t().reshape(2, 48, 64) for i in (0, 2)]
-    dense = solve_trajectory(*pictures, readout)
+    dense = solve_trajectory(pictures[0], pictures[1], readout)
     found = correct_tracks(tracks, readout, (48, 64))
     assert isinstance(found.velocity, Tensor)
     assert isinstance(found.acceleration, Tensor)

@@ -74,7 +74,7 @@ class CameraMotion:
     @property
     def times(self) -> Array:
         """`[N]`, the instants of the middle rows."""
-        return np.arange(self.frames) + self.readout.instant("middle")
+        return np.arange(self.frames, dtype=np.float64) + self.readout.instant("middle")
 
     def coordinates(self, times: Array) -> Array:
         """`[T, 6]`: integrals of the rates about x, y and z in radians, and x, y, z in units of a typical depth."""

@@ -37,7 +37,7 @@ def gyroflow_log(motion: CameraMotion, video: str) -> str:
     """
     fps = require_fps(motion.fps)
     step = 1.0 / GYRO_SAMPLES
-    times = np.arange(-GYRO_SAMPLES, (motion.frames + 1) * GYRO_SAMPLES) * step
+    times = np.arange(-GYRO_SAMPLES, (motion.frames + 1) * GYRO_SAMPLES, dtype=np.float64) * step
     rates = motion.rates(times, step) * fps  # rad / s
     seconds = (times - motion.readout.instant("middle")) / fps
     logged = -rates[:, [1, 0, 2]]

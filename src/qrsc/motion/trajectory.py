@@ -165,7 +165,7 @@ def fit_displacements(
         order, regularisation, shared, like_surroundings: as for `fit_trajectory`.
     """
     if order == 2 and len(times) == 2 and confidences is None and regularisation == 0.0:
-        interpolated = _interpolate(*displacements, *times, shared)
+        interpolated = _interpolate(displacements, times, shared)
         if interpolated is not None:
             return interpolated
     elif order <= 2 and len(times) == 2:
@@ -236,13 +236,14 @@ def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame
 
 
 def _interpolate(
-    flow_prev: Tensor, flow_next: Tensor, time_prev: Tensor, time_next: Tensor, shared: SharedMotion | None = None
+    flows: Sequence[Tensor], times: Sequence[Tensor], shared: SharedMotion | None = None
 ) -> Trajectory | None:
     """Cramer's solution for the parabola through both flows, or None if any pixel is degenerate.
 
     The regression gives the same for equal weights, with five times as many passes over memory. Hardly any frame has a
     degenerate pixel, so one check of the whole frame decides. (A compiled regression is one pass in any case.)
     """
+    (flow_prev, flow_next), (time_prev, time_next) = flows, times  # [..., 2, H, W] and [..., 1, H, W] each
     if torch.compiler.is_compiling() or flow_prev.numel() == 0:
         return None
     determinant = time_prev * time_next * (time_next - time_prev)

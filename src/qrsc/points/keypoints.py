@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from qrsc.motion.trajectory import fit_displacements
+from qrsc.motion.trajectory import Step, fit_displacements
 from qrsc.names import Instant
 from qrsc.points.lens import Lens
 from qrsc.points.observations import ArrayLike, as_tensor, require_inside
@@ -18,11 +18,11 @@ from qrsc.warp import sample
 
 def correct_keypoints(
     keypoints: ArrayLike,
-    flows: Mapping[float, Tensor],
+    flows: Mapping[Step, Tensor],
     readout: Readout,
     *,
     at: Instant | float = "middle",
-    confidences: Mapping[float, Tensor] | None = None,
+    confidences: Mapping[Step, Tensor] | None = None,
     lens: Lens | None = None,
     order: int = 2,
     regularisation: float = 0.0,

@@ -100,7 +100,8 @@ def solve(
             options,
             None if path is None else path.of(slice(at, at + CHUNK)),
         )
-        for at, chosen in zip(range(0, len(which), CHUNK), which.split(CHUNK), strict=True)
+        for at in range(0, len(which), CHUNK)
+        for chosen in [which[at : at + CHUNK]]
     ]
     return Solved(*(torch.cat(values, -1) for values in zip(*parts, strict=True)))
 
@@ -178,7 +179,9 @@ def _solve_chunk(
         found[2] = found[2] + (after + before) / NUDGE**2
     confidence = motion.confidence[0, 0]
     return Solved(
-        *found,
+        found[0],
+        found[1],
+        found[2],
         _gain(factors, near.trust, own),
         confidence if own is None else confidence * own[0, 0],
         torch.full_like(which, count) if near.trust is None else (near.trust[:, 0, 0] > 0).sum(0),
@@ -316,13 +319,13 @@ def typical_motion(
 ) -> Typical | None:
     """Typical motion among the observations numbered `which`, or None if none of them has two neighbours."""
     near = _gather(observations, windows, which, SolverOptions(2, 2, reach, 0.0))
-    assert near.trust is not None  # gathered ones have it
     if path is not None:
         near = _beyond(near, path)
+    assert near.trust is not None  # gathered ones have it
     both = (near.trust > 0).all(0)[0, 0]
     if not bool(both.any()):
         return None
-    near = _Neighbours(near.shift[..., both], near.time[..., both], near.trust[..., both])
+    near = _Neighbours(near.shift[..., both], near.time[..., both], None)
     speed, change = _speeds(near)
     (before, after), (shift_before, shift_after) = near.time, near.shift
     apart = after - before

@@ -299,9 +299,7 @@ def _spread(found: CorrectedPoints, number: Tensor | None, by_track: Tensor) -> 
         return values.reshape(*by_track.shape, *rest).transpose(0, 1)
 
     missing = {"position": math.nan, "alpha": math.nan, "variance": math.nan}
-    return CorrectedPoints(
-        **{name: placed(value, missing.get(name, 0.0)) for name, value in vars(found).items()}  # type: ignore[arg-type]
-    )
+    return CorrectedPoints(**{name: placed(value, missing.get(name, 0.0)) for name, value in vars(found).items()})
 
 
 def as_given(found: CorrectedPoints, like: ArrayLike) -> CorrectedPoints:
