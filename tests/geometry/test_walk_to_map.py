@@ -52,5 +52,6 @@ def test_pose_errors_ignore_the_choice_of_the_world(example: ModuleType) -> None
     turn = rotations[0]
     moved = rotations @ turn.T, 3.0 * centres @ turn.T + [1.0, 2.0, 3.0]
     assert example.pose_errors(*moved, rotations, centres) == pytest.approx((0.0, 0.0), abs=1e-4)
-    off = centres + [[0.1, 0.0, 0.0], *[[0.0, 0.0, 0.0]] * 4]
+    off = centres.copy()
+    off[0, 0] += 0.1
     assert example.pose_errors(rotations, off, rotations, centres)[1] > 0.1

@@ -45,7 +45,7 @@ def test_exact_flow_gives_exact_positions(scan: Scan) -> None:
 
 def test_the_same_as_tracks_through_a_lens() -> None:
     readout, lens = Readout(0.8), Lens("SIMPLE_RADIAL", (500.0, 319.5, 239.5, -0.1))
-    tracks = quadratic_tracks(readout, frames=3, points=40, lens=lens, speed=8.0)
+    tracks = quadratic_tracks(readout, frames=3, points=8, lens=lens, speed=8.0)
     kept = tracks.inside.all(0)
     seen, true = tracks.seen[:, kept], tracks.true[1, kept]
     for point, before, after, expected in zip(seen[1], seen[0], seen[2], true, strict=True):
