@@ -121,7 +121,7 @@ def test_rotation_in_the_other_scans(world: World, scan: Scan, tmp_path: Path) -
     focal = float(world.camera.focal(torch.zeros(1))[0, 0])
     motion = find_camera_motion(open_clip(folder, 30.0), readout, focal=focal)
     errors = turn_errors(motion.rotations(motion.times), motion.times, world)
-    assert rms(without_drift(errors, motion.times)) < 0.1  # 0.03
+    assert rms(without_drift(errors, motion.times)) < 0.1
 
 
 def test_a_path_that_is_known() -> None:

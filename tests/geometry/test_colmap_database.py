@@ -84,7 +84,7 @@ def test_keypoints_move_and_all_else_stays(tracks: Tracks, tmp_path: Path) -> No
             shown = order.permutation(np.flatnonzero(tracks.inside[earlier].numpy()))
         seen = tracks.inside.sum(0).numpy()[shown] >= 3
         error = np.hypot(*(new[:, :2] - 0.5 - true[shown].numpy()).T)
-        assert error[seen].max() < 0.02  # 0.0001
+        assert error[seen].max() < 0.02
         assert np.hypot(*(raw[:, :2] - new[:, :2]).T)[seen].mean() > 0.5
         np.testing.assert_array_equal(raw[:, 2:], new[:, 2:])
     assert read(output, lambda d: [i.name for i in d.read_all_images()]) == [f"clip/frame{n}.png" for n in range(8, 14)]
@@ -143,7 +143,7 @@ def test_images_correct_keypoints_without_a_track(tmp_path: Path) -> None:
     assert (report.by_tracks, report.by_images, report.unchanged) == (0, 9, 0)
     moved = read(tmp_path / "out.db", lambda d: d.read_keypoints(2))[:, 0] - 80.5
     rows = torch.tensor([10.0, 60.0, 110.0])
-    np.testing.assert_allclose(moved, -6 * (0.4 - 0.8 * rows / 120), atol=0.1)  # 0.03
+    np.testing.assert_allclose(moved, -6 * (0.4 - 0.8 * rows / 120), atol=0.1)
     with pytest.raises(FileNotFoundError, match="--images is the folder that the names in the database start from"):
         correct_database(tmp_path / "raw.db", tmp_path / "again.db", READOUT, images=tmp_path)
     assert not (tmp_path / "again.db").exists()

@@ -36,7 +36,7 @@ def test_quadratic_motion_is_exact_in_every_scan_and_through_every_lens(scan: Sc
     enough = tracks.inside & (tracks.inside.sum(0) >= 3)
     before, after = errors(tracks.seen, tracks.true)[enough], errors(found.position, tracks.true)[enough]
     assert before.mean() > 2.0
-    assert after.max() < 1e-6  # 3e-13 without a lens; to be under 0.02
+    assert after.max() < 1e-6  # 5e-13; to be under 0.02
     assert bool((found.corrected == (tracks.inside & (tracks.inside.sum(0) >= 2))).all())
 
 
@@ -46,7 +46,7 @@ def test_in_single_precision() -> None:
     enough = tracks.inside & (tracks.inside.sum(0) >= 3)
     assert isinstance(found.position, Tensor)
     assert found.position.dtype == torch.float32
-    assert errors(found.position.double(), tracks.true)[enough].max() < 0.01  # 0.002
+    assert errors(found.position.double(), tracks.true)[enough].max() < 0.01  # 0.0001
 
 
 def test_one_frame_and_its_neighbours_are_the_solver_of_dense_flow() -> None:
@@ -90,8 +90,8 @@ def test_noise_is_no_larger_than_it_has_to_be_and_is_predicted(order: int, neigh
     inverse = torch.linalg.inv(powers.t() @ powers)
     waits = torch.linspace(-0.2, 0.2, 21)[:, None] ** torch.arange(order + 1.0)  # most points are near the middle
     allowed = 0.5 * float(torch.einsum("ni,ij,nj->n", waits, inverse, waits).mean().sqrt())
-    assert error == pytest.approx(predicted, rel=0.05)  # 0.01
-    assert error < 1.2 * allowed  # 1.00 to 1.04
+    assert error == pytest.approx(predicted, rel=0.05)  # 0.012
+    assert error < 1.2 * allowed  # 1.005 to 1.013
     assert error < 0.5  # one observation
 
 
@@ -157,7 +157,7 @@ def test_the_path_follows_a_shake_that_no_parabola_does() -> None:
         )[inner]
         for path in (False, True)
     )
-    assert along.mean() < 0.2 * plain.mean()  # 0.09 and 0.84 px
+    assert along.mean() < 0.2 * plain.mean()
     assert along.mean() < 0.15
 
 
@@ -176,7 +176,7 @@ def test_a_wrong_match_spoils_its_neighbours_less_if_robust() -> None:
         )[[2, 4]][:, ::10][beside].mean()
         for o in (FitOptions(), FitOptions(robust=True))
     )
-    assert robust < 0.6 * plain  # 1.1 and 2.3 px; 0.05 px without the wrong match
+    assert robust < 0.6 * plain  # 1.1 and 2.3 px
 
 
 def test_gradients() -> None:
