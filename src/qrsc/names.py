@@ -32,6 +32,9 @@ OutputLayout = Literal["carla", "fastec", "bsrsc", "plain", "sim", "video"]
 Split = Literal["train", "val", "test"]
 Mixing = Literal["nearest", "linear"]
 
+# Files for other programs
+ExportFormat = Literal["gyroflow", "stmap", "kalibr", "odm", "gsplat", "npz"]
+
 # Commands and long work
 Keep = Literal["rate", "duration"]
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]

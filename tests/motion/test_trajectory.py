@@ -152,15 +152,19 @@ def test_the_fast_path_is_the_regression() -> None:
     readout = Readout(0.8)
     flow_prev, flow_next = rand(2, 2, HEIGHT, WIDTH, seed=1), rand(2, 2, HEIGHT, WIDTH, seed=2)
     ones = torch.ones(2, 1, HEIGHT, WIDTH, dtype=torch.float64)
-    fast = _interpolate(flow_prev, flow_next, readout)
+
+    def interpolate(before: Tensor, after: Tensor) -> Trajectory | None:
+        return _interpolate([before, after], [readout.flight_time(before, -1), readout.flight_time(after, 1)])
+
+    fast = interpolate(flow_prev, flow_next)
     assert fast is not None
     assert_same_motion(fast, fit_trajectory({-1: flow_prev, 1: flow_next}, readout, confidences={1: ones}))
     for bad in (NAN, INF, 2 * MAX_FLOW, -2 * MAX_FLOW):
         for component in (0, 1):
             spoilt = flow_next.clone()
             spoilt[1, component, 2, 3] = bad
-            assert _interpolate(flow_prev, spoilt, readout) is None
-            assert _interpolate(spoilt, flow_next, readout) is None
+            assert interpolate(flow_prev, spoilt) is None
+            assert interpolate(spoilt, flow_next) is None
 
 
 def test_linear_from_both_sides_is_least_squares() -> None:
@@ -346,7 +350,8 @@ def test_two_flows_are_fitted_at_once_as_by_the_regression(
     flows = {step: 0.8 * torch.randn(2, 2, 6, 8, generator=generator, dtype=torch.float64) for step in steps}
     confidences = {step: 0.001 + 0.999 * torch.rand(2, 1, 6, 8, generator=generator).double() for step in steps}
     settings = {"order": order, "confidences": confidences, "regularisation": regularisation}
-    at_once = motion._fit_two(flows, Readout(0.8), order, confidences, regularisation)
+    times = [Readout(0.8).flight_time(flow, step) for step, flow in flows.items()]
+    at_once = motion._fit_two(list(flows.values()), times, order, list(confidences.values()), regularisation)
     assert at_once is not None
     monkeypatch.setattr(motion, "_fit_two", lambda *_: None)
     expected = motion.fit_trajectory(flows, Readout(0.8), **settings)  # type: ignore[arg-type]  # settings by name
@@ -361,9 +366,13 @@ def test_two_flows_are_fitted_at_once_as_by_the_regression(
 
 def test_pixels_that_need_care_are_not_fitted_at_once() -> None:
     flow, sure = torch.zeros(2, 4, 4), torch.ones(1, 4, 4)
+
+    def fitted(after: Tensor, confidences: list[Tensor | None]) -> Trajectory | None:
+        times = [Readout(1.0).flight_time(flow, -1), Readout(1.0).flight_time(after, 1)]
+        return motion._fit_two([flow, after], times, 2, confidences, 0.01)
+
     for spoilt in (float("nan"), 2e5, -3.99 * 4):  # not a number, an overflow, seen again too soon
         other = flow.clone()
         other[1, 2, 2] = spoilt
-        assert motion._fit_two({-1: flow, 1: other}, Readout(1.0), 2, {1: sure}, 0.01) is None
-    nobody = {-1: 0.0 * sure, 1: 0.0 * sure}
-    assert motion._fit_two({-1: flow, 1: flow}, Readout(1.0), 2, nobody, 0.01) is None
+        assert fitted(other, [None, sure]) is None
+    assert fitted(flow, [0.0 * sure, 0.0 * sure]) is None

@@ -92,7 +92,8 @@ class Evaluation(NamedTuple):
 class CameraModel:
     """The motions of a clip, ready to be fitted from a gamma nearby; the scan runs downwards."""
 
-    def __init__(self, motions: ClipMotions) -> None:
+    def __init__(self, motions: ClipMotions, translation: float = TRANSLATION) -> None:
+        """Set up the model; `translation` is the standard deviation of translations relative to pan and tilt."""
         height, width = motions.size
         self.pairs, self.cells = motions.weight.shape
         self.grid = motions.grid
@@ -112,7 +113,7 @@ class CameraModel:
         self.depth = InverseDepthGrids(motions, self.first, times, BLOCK)
         across, down = _acceleration_variances(motions)
         larger = max(across, down)
-        variances = np.array([across, down, ROLL**2 * larger, *[TRANSLATION**2 * larger] * 3])
+        variances = np.array([across, down, ROLL**2 * larger, *[translation**2 * larger] * 3])
         self.proportions = np.sqrt(variances / larger)  # [6], of the coordinates' accelerations
         self.knots = self.first[:, None] + np.arange(PAIR_KNOTS)  # [P, 9], in reach of each pair
         self.set_path_prior(white_filters(variances / (STIFFNESS * KNOTS**4)))

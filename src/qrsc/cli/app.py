@@ -18,7 +18,10 @@ from qrsc.cli.correct import correct
 from qrsc.cli.data import data
 from qrsc.cli.demo import demo
 from qrsc.cli.evaluate import evaluate
+from qrsc.cli.export import export
 from qrsc.cli.generalise import generalise
+from qrsc.cli.motion import motion
+from qrsc.cli.points import points
 from qrsc.cli.simulate import simulate
 from qrsc.cli.slowmo import slowmo
 from qrsc.cli.train import train
@@ -47,7 +50,20 @@ def qrsc(
     """Rolling-shutter correction of video: all rows of a frame are brought to one instant."""
 
 
-for command in (correct, slowmo, calibrate, cameras, demo, evaluate, ablate, generalise, weights):
+for command in (
+    correct,
+    slowmo,
+    calibrate,
+    cameras,
+    points,
+    export,
+    motion,
+    demo,
+    evaluate,
+    ablate,
+    generalise,
+    weights,
+):
     app.command()(command)
 app.add_typer(simulate, name="simulate")
 app.add_typer(data, name="data")

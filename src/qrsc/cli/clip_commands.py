@@ -120,13 +120,13 @@ def run(work: Callable[..., VideoResult], verb: str, arguments: Mapping[str, Any
     given = dict(arguments)
     progress, quiet = given.pop("progress"), given.pop("quiet")
     options = {_RENAMED.get(name, name): value for name, value in given.items() if name not in ("fast", "best")}
-    options["preset"] = _preset(given["fast"], given["best"])
+    options["preset"] = chosen_preset(given["fast"], given["best"])
     with reporting("none" if quiet else progress) as report:
         result = work(**options, progress=report, on_note=None if quiet else echo_note)
     show_result(result, verb, as_json=progress == "json", quiet=quiet)
 
 
-def _preset(fast: bool, best: bool) -> PresetName:
+def chosen_preset(fast: bool, best: bool) -> PresetName:
     """The preset that the two switches stand for."""
     if fast and best:
         raise ValueError("choose one of --fast and --best.")

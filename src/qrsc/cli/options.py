@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from qrsc.names import (
+    ExportFormat,
     Instant,
     Mixing,
     MotionName,
@@ -16,6 +17,7 @@ from qrsc.names import (
     WarpMethod,
 )
 
+ExportFormatOption = ExportFormat
 ScanOption = Scan
 SoughtScanOption = Literal[Scan, "any"]
 InstantOption = Instant

@@ -194,7 +194,7 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
         end: time at which the other frame did.
         readout: how both were read.
     """
-    batch, _, height, width = flow.shape
+    height, width = flow.shape[-2:]
     apart = max(1, min(width // COLUMNS, height))  # a wide, flat frame has one row of samples
     picked = (..., slice(apart // 2, None, apart), slice(apart // 2, None, apart))
     shift, trust = _float64(flow[picked]), _float64(confidence[picked])
@@ -211,12 +211,38 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
     seen = start + readout.row_time(readout.scan_component(grid), height, width)
     seen_there = end + readout.row_time(readout.scan_component(landing), height, width)
     seen_there = torch.where(inside, seen_there, end + readout.offset)
-    first = math.floor((min(start, end) + readout.offset - 0.5 * BEYOND * readout.gamma) * KNOTS) - 1
-    last = math.ceil((max(start, end) + readout.offset + (1.0 + 0.5 * BEYOND) * readout.gamma) * KNOTS) + 1
+    first = min(start, end) + readout.offset - 0.5 * BEYOND * readout.gamma
+    last = max(start, end) + readout.offset + (1.0 + 0.5 * BEYOND) * readout.gamma
+    found = displacement_equations(grid, shift, trust, seen, seen_there, (first, last), (height, width))
+    return found._replace(first=found.first + origin * KNOTS)
+
+
+@torch.no_grad()
+def displacement_equations(
+    points: Tensor,
+    shift: Tensor,
+    trust: Tensor,
+    seen: Tensor,
+    seen_there: Tensor,
+    period: tuple[float, float],
+    size: tuple[int, int],
+) -> PathEquations:
+    """What the displacements of points between two exposures each say about the path; all in float64.
+
+    Args:
+        points: `[..., 2, h, w]`, where the points were seen, in pixels.
+        shift: `[B, 2, h, w]`, how far they moved, finite.
+        trust: `[B, 1, h, w]` in [0, 1].
+        seen, seen_there: `[..., 1, h, w]`, when they were seen first, and after the displacement.
+        period: from the earliest to the latest of these times that can be.
+        size: `(H, W)` of the picture.
+    """
+    batch, (height, width) = len(shift), size
+    first, last = math.floor(period[0] * KNOTS) - 1, math.ceil(period[1] * KNOTS) + 1
     numbers = torch.arange(first, last + 1, dtype=torch.float64, device=shift.device)
     between = _splines(seen_there.flatten(1), numbers) - _splines(seen.flatten(), numbers)  # [B, P, m]
 
-    x, y = centred(grid + 0.5 * shift, (height, width)).flatten(2).unbind(1)  # [B, P]
+    x, y = centred(points + 0.5 * shift, size).flatten(2).unbind(1)  # [B, P]
     one, zero = torch.ones_like(x), torch.zeros_like(x)
     follows = torch.stack([one, zero, -y, x, zero, one, x, y], -1)
     by_perspective = torch.stack([x * x, x * y, zero, zero, x * y, y * y, zero, zero], -1)
@@ -231,7 +257,7 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
     steady = torch.einsum("bpg,cd->bpcdg", passed * regions.flatten(-2), torch.eye(2, dtype=x.dtype, device=x.device))
     steady, measured = steady.flatten(3).flatten(1, 2), shift.flatten(2).transpose(1, 2).flatten(1)
     found = (factors, perspective_factors, steady, measured, trust.reshape(batch, -1))
-    return PathEquations(first + origin * KNOTS, *(each.float() for each in found))
+    return PathEquations(first, *(each.float() for each in found))
 
 
 @torch.no_grad()

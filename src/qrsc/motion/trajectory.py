@@ -13,7 +13,7 @@ the flows, and a little regularisation gives a pixel that is visible on one side
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -134,16 +134,47 @@ def fit_trajectory(
             not towards zero.
     """
     _check_arguments(flows, order, confidences, regularisation)
-    if order == 2 and sorted(flows) == [-1, 1] and not confidences and regularisation == 0.0:
-        interpolated = _interpolate(flows[-1], flows[1], readout, shared)
+    steps = sorted(flows)
+    return fit_displacements(
+        [flows[step] for step in steps],
+        [readout.flight_time(flows[step], step) for step in steps],
+        order=order,
+        confidences=[confidences.get(step) for step in steps] if confidences else None,
+        regularisation=regularisation,
+        shared=shared,
+        like_surroundings=like_surroundings,
+    )
+
+
+def fit_displacements(
+    displacements: Sequence[Tensor],
+    times: Sequence[Tensor],
+    *,
+    order: int = 2,
+    confidences: Sequence[Tensor | None] | None = None,
+    regularisation: float = 0.0,
+    shared: SharedMotion | None = None,
+    like_surroundings: bool = False,
+) -> Trajectory:
+    """The motion of points from displacements over known times, however these were found.
+
+    Args:
+        displacements: `[..., C, H, W]` each, one per other exposure.
+        times: `[..., 1, H, W]` each, from the point's own exposure to the other one.
+        confidences: `[..., 1, H, W]` in [0, 1] in the same order; None for ones.
+        order, regularisation, shared, like_surroundings: as for `fit_trajectory`.
+    """
+    if order == 2 and len(times) == 2 and confidences is None and regularisation == 0.0:
+        interpolated = _interpolate(displacements, times, shared)
         if interpolated is not None:
             return interpolated
-    elif order <= 2 and len(flows) == 2:
-        two_sided = _fit_two(flows, readout, order, confidences or {}, regularisation, shared, like_surroundings)
+    elif order <= 2 and len(times) == 2:
+        trusts = (None, None) if confidences is None else confidences
+        two_sided = _fit_two(displacements, times, order, trusts, regularisation, shared, like_surroundings)
         if two_sided is not None:
             return two_sided
-    samples = [_velocity_sample(flows[step], step, readout, shared) for step in sorted(flows)]
-    weights, confidence = _weights(flows, confidences, samples)
+    samples = [_velocity_sample(*each, shared) for each in zip(displacements, times, strict=True)]
+    weights, confidence = _weights(confidences, samples)
     order = min(order, len(samples))
 
     valid = samples[0].usable
@@ -161,9 +192,9 @@ def fit_trajectory(
             distinct = distinct & ~coincide
     valid = valid & distinct
 
-    times = [s.time for s in samples]
-    total, (mean_time, mean_velocity) = _weighted_means(weights, [times, [s.velocity for s in samples]])
-    centred = [time - mean_time for time in times]
+    moments = [s.time for s in samples]
+    total, (mean_time, mean_velocity) = _weighted_means(weights, [moments, [s.velocity for s in samples]])
+    centred = [time - mean_time for time in moments]
     weighted = [weight * c for weight, c in zip(weights, centred, strict=True)]
     spread = _dot(weighted, centred)
     slope = _divide(_dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
@@ -205,17 +236,16 @@ def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame
 
 
 def _interpolate(
-    flow_prev: Tensor, flow_next: Tensor, readout: Readout, shared: SharedMotion | None = None
+    flows: Sequence[Tensor], times: Sequence[Tensor], shared: SharedMotion | None = None
 ) -> Trajectory | None:
     """Cramer's solution for the parabola through both flows, or None if any pixel is degenerate.
 
     The regression gives the same for equal weights, with five times as many passes over memory. Hardly any frame has a
     degenerate pixel, so one check of the whole frame decides. (A compiled regression is one pass in any case.)
     """
+    (flow_prev, flow_next), (time_prev, time_next) = flows, times  # [..., 2, H, W] and [..., 1, H, W] each
     if torch.compiler.is_compiling() or flow_prev.numel() == 0:
         return None
-    time_prev = readout.flight_time(flow_prev, -1)  # [..., 1, H, W]
-    time_next = readout.flight_time(flow_next, 1)
     determinant = time_prev * time_next * (time_next - time_prev)
     regular = time_prev.max() < -MIN_TIME and time_next.min() > MIN_TIME  # False for NaN
     if not (regular and longest(flow_prev) < MAX_FLOW and longest(flow_next) < MAX_FLOW):
@@ -230,10 +260,10 @@ def _interpolate(
 
 
 def _fit_two(
-    flows: Mapping[Step, Tensor],
-    readout: Readout,
+    flows: Sequence[Tensor],
+    times: Sequence[Tensor],
     order: int,
-    confidences: Mapping[Step, Tensor],
+    confidences: Sequence[Tensor | None],
     regularisation: float,
     shared: SharedMotion | None = None,
     like_surroundings: bool = False,
@@ -246,17 +276,16 @@ def _fit_two(
         mean velocity = (c t u + c' t' u') / W,    slope = s (u' / t' - u / t),
         s = k (t' - t) / (k (t' - t)^2 + 4 regularisation),    k = w w' / W.
     """
-    (step, flow), (other_step, other_flow) = sorted(flows.items(), key=lambda item: item[0])
+    (flow, other_flow), (time, other_time) = flows, times  # [..., 2, H, W] and [..., 1, H, W] each
     if torch.compiler.is_compiling() or flow.numel() == 0:
         return None
-    time, other_time = readout.flight_time(flow, step), readout.flight_time(other_flow, other_step)  # [..., 1, H, W]
     apart = other_time - time
     # One exposure before and one after this one, everywhere; False for NaN.
     regular = time.detach().max() < -MIN_TIME and other_time.detach().min() > MIN_TIME
     if not (regular and longest(flow) < MAX_FLOW and longest(other_flow) < MAX_FLOW):
         return None
     everywhere = torch.ones_like(time, dtype=torch.bool)
-    trust, other_trust = (confidences.get(one, everywhere).to(flow.dtype) for one in (step, other_step))
+    trust, other_trust = ((everywhere if one is None else one).to(flow.dtype) for one in confidences)
     share, other_share = trust * time, other_trust * other_time
     weight, other_weight = share * time, other_share * other_time
     total = weight + other_weight
@@ -314,27 +343,26 @@ class _VelocitySample:
     usable: Tensor  # [..., 1, H, W] bool
 
 
-def _velocity_sample(flow: Tensor, step: float, readout: Readout, shared: SharedMotion | None) -> _VelocitySample:
-    time = readout.flight_time(flow, step)
+def _velocity_sample(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> _VelocitySample:
     usable = (flow.abs().amax(-3, keepdim=True) < MAX_FLOW) & (time.abs() > MIN_TIME)  # False for NaN
     # Replaced before dividing: a pixel that is not usable must not make a gradient NaN.
-    time = torch.where(usable, time, torch.full_like(time, float(step)))
+    time = torch.where(usable, time, torch.ones_like(time))
     flow = torch.where(usable, _own(flow, time, shared), torch.zeros_like(flow))
     return _VelocitySample(time, flow / time, usable)
 
 
 def _weights(
-    flows: Mapping[Step, Tensor], confidences: Mapping[Step, Tensor] | None, samples: list[_VelocitySample]
+    confidences: Sequence[Tensor | None] | None, samples: list[_VelocitySample]
 ) -> tuple[list[Tensor], Tensor]:
     """The weight of each velocity sample, `[..., 1, H, W]`, and the largest confidence of each pixel.
 
     Dividing a flow by its time also divides its error, so the weight of a sample contains the square of the time.
     """
     weights, best = [], torch.zeros_like(samples[0].time)
-    for step, sample_ in zip(sorted(flows), samples, strict=True):
+    for sample_, confidence in zip(samples, confidences or [None] * len(samples), strict=True):
         trust = sample_.usable.to(sample_.time.dtype)
-        if confidences is not None and step in confidences:
-            trust = trust * confidences[step]
+        if confidence is not None:
+            trust = trust * confidence
         best = torch.maximum(best, trust)
         weights.append(trust * sample_.time.square())
     return weights, best

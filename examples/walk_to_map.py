@@ -1,0 +1,329 @@
+"""From a simulated rolling-shutter walk to a map: COLMAP with raw, corrected and true keypoints, and with frames.
+
+    python examples/walk_to_map.py OUT --scenes 10 --frames 16
+
+For each scene it renders a clip, finds features and matches with pycolmap, and maps the scene with
+
+    raw         the keypoints as the rolling shutter saw them
+    corrected   the same keypoints after `qrsc points`
+    true        the same keypoints moved by the simulator's exact field: what no correction can beat
+    frames      features of frames that `qrsc.correct` has straightened
+    global      features of true global-shutter frames
+
+Poses are compared with the simulator's, at the instant of the middle row, after the best similarity transform. OUT gets
+`table.md`, `errors.png` (pose errors scene by scene) and `clouds.png` (the points of the first scene from above).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pycolmap
+import torch
+
+import qrsc
+from qrsc.geometry.colmap_database import correct_database
+from qrsc.simulate.paint.library import texture_library
+from qrsc.simulate.render.rows import render_gs, render_rs
+from qrsc.simulate.render.truth import correction_field
+from qrsc.simulate.scene.worlds import World, sample_scenes
+from qrsc.warp import sample
+
+WAYS = ("raw", "corrected", "true", "frames", "global")
+COLOURS = {
+    "raw": (40, 40, 220),
+    "corrected": (200, 120, 20),
+    "true": (40, 160, 40),
+    "frames": (180, 60, 180),
+    "global": (90, 90, 90),
+}
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A rendered clip on disk with its true poses."""
+
+    folder: Path
+    readout: qrsc.Readout
+    size: tuple[int, int]
+    focal: float
+    rotations: np.ndarray  # [N, 3, 3], world to camera
+    positions: np.ndarray  # [N, 3]
+    fields: list[torch.Tensor]  # [2, H, W], true correction fields
+    visible: list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a map is."""
+
+    registered: int
+    points: int
+    reprojection: float  # px
+    rotation: float  # median over frames, degrees
+    position: float  # median over frames, per cent of the length of the camera's path
+
+
+def render(folder: Path, seed: int, style: str, gamma: float, frames: int, size: tuple[int, int]) -> Clip:
+    """Render rolling-shutter, straightened and global-shutter frames of a random world."""
+    generator = torch.Generator().manual_seed(seed)
+    textures = texture_library(generator, resolution=256)
+    speed = 0.025 * size[1]  # pixels per frame interval
+    world: World = sample_scenes(1, size, style, generator, textures=textures, frames=frames, speed=speed)
+    readout = qrsc.Readout(gamma)
+    times = torch.arange(frames, dtype=torch.float64) + readout.instant("middle")
+    rotations, positions = world.camera.pose(times)
+    rolling, fields, visible = [], [], []
+    for number in range(frames):
+        rolling.append(render_rs(world.scene, readout, number)[0])
+        field, seen = correction_field(world.scene, readout, number, float(times[number]))
+        fields.append(field[0])
+        visible.append(seen[0])
+        _write(folder / "global" / f"{number:04d}.png", render_gs(world.scene, float(times[number]))[0])
+        _write(folder / "raw" / f"{number:04d}.png", rolling[-1])
+    for number, straight in enumerate(qrsc.correct(torch.stack(rolling), readout, preset="fast")):
+        _write(folder / "frames" / f"{number:04d}.png", straight)
+    focal = float(world.camera.focal(times[:1])[0, 0])
+    return Clip(folder, readout, size, focal, rotations[0].numpy(), positions[0].numpy(), fields, visible)
+
+
+def _write(path: Path, frame: torch.Tensor) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = (frame.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    cv2.imwrite(str(path), pixels[..., ::-1])
+
+
+def build_databases(clip: Clip) -> dict[str, Path]:
+    """The database of each way, with matches that are not yet verified."""
+    databases = {way: clip.folder / f"{way}.db" for way in WAYS}
+    for way in ("raw", "frames", "global"):
+        _features_and_matches(databases[way], clip.folder / way, clip)
+    correct_database(databases["raw"], databases["corrected"], clip.readout)
+    shutil.copyfile(databases["raw"], databases["true"])
+    with pycolmap.Database.open(databases["true"]) as database:
+        for number, image in enumerate(sorted(database.read_all_images(), key=lambda each: each.name)):
+            keypoints = database.read_keypoints(image.image_id)
+            places = torch.from_numpy(keypoints[:, :2] - 0.5).t().unsqueeze(1)
+            keypoints[:, :2] += sample(clip.fields[number].float(), places).image[:, 0].t().numpy()
+            database.update_keypoints(image.image_id, keypoints)
+        database.clear_two_view_geometries()
+    return databases
+
+
+def _features_and_matches(path: Path, images: Path, clip: Clip) -> None:
+    height, width = clip.size
+    reader = pycolmap.ImageReaderOptions()
+    reader.camera_model = "SIMPLE_PINHOLE"
+    reader.camera_params = f"{clip.focal},{width / 2},{height / 2}"
+    features = pycolmap.FeatureExtractionOptions()
+    features.use_gpu = False
+    features.num_threads = 1
+    features.sift.max_num_features = 2000
+    matching = pycolmap.FeatureMatchingOptions()
+    matching.use_gpu = False
+    matching.num_threads = 1
+    pairing = pycolmap.SequentialPairingOptions()
+    pairing.overlap = 4
+    pairing.quadratic_overlap = False
+    pycolmap.extract_features(
+        path, images, camera_mode=pycolmap.CameraMode.SINGLE, reader_options=reader, extraction_options=features
+    )
+    pycolmap.match_sequential(path, matching_options=matching, pairing_options=pairing)
+
+
+def reconstruct(database: Path, images: Path, output: Path) -> pycolmap.Reconstruction | None:
+    """Verify the matches and map the scene; the largest map, or None."""
+    pairs = output.with_suffix(".txt")
+    output.mkdir(parents=True, exist_ok=True)
+    with pycolmap.Database.open(database) as opened:
+        numbers, _ = opened.read_all_matches()
+        names = {image.image_id: image.name for image in opened.read_all_images()}
+        opened.clear_two_view_geometries()
+    lines = [" ".join(names[number] for number in pycolmap.pair_id_to_image_pair(pair)) for pair in numbers]
+    pairs.write_text("\n".join(lines) + "\n")
+    pycolmap.verify_matches(database, pairs)
+    options = pycolmap.IncrementalPipelineOptions()
+    options.ba_refine_focal_length = False
+    options.ba_refine_extra_params = False
+    options.num_threads = 1
+    # A walk or a drive moves ahead, which is the hardest way to begin a map.
+    options.mapper.init_max_forward_motion = 1.0
+    options.mapper.init_min_tri_angle = 2.0
+    options.multiple_models = False
+    maps = pycolmap.incremental_mapping(database, images, output, options)
+    return max(maps.values(), key=lambda each: each.num_reg_images()) if maps else None
+
+
+def score(found: pycolmap.Reconstruction | None, clip: Clip) -> Score | None:
+    """Compare a map with the truth."""
+    if found is None or found.num_reg_images() < 4:
+        return None
+    numbers, rotations, centres = [], [], []
+    for image in found.images.values():
+        if image.has_pose:
+            numbers.append(int(Path(image.name).stem))
+            pose = image.cam_from_world()
+            rotations.append(pose.rotation.matrix())
+            centres.append(image.projection_center())
+    return Score(
+        found.num_reg_images(),
+        found.num_points3D(),
+        found.compute_mean_reprojection_error(),
+        *pose_errors(np.array(rotations), np.array(centres), clip.rotations[numbers], clip.positions[numbers]),
+    )
+
+
+def pose_errors(
+    rotations: np.ndarray, centres: np.ndarray, true_rotations: np.ndarray, true_centres: np.ndarray
+) -> tuple[float, float]:
+    """Median rotation error in degrees and position error in per cent of the path, after the best similarity."""
+    # The turn between the two worlds from the rotations: it stays defined where the camera moves along a line.
+    turn = _nearest_rotation(np.einsum("nji,njk->ik", true_rotations, rotations))  # true world from found world
+    left = true_rotations @ turn @ rotations.transpose(0, 2, 1)
+    angles = np.degrees(np.arccos(np.clip((np.trace(left, axis1=1, axis2=2) - 1) / 2, -1, 1)))
+    moved = (centres - centres.mean(0)) @ turn.T
+    target = true_centres - true_centres.mean(0)
+    scale = (moved * target).sum() / (moved**2).sum()
+    length = np.linalg.norm(np.diff(true_centres, axis=0), axis=1).sum()
+    return float(np.median(angles)), float(100 * np.median(np.linalg.norm(scale * moved - target, axis=1)) / length)
+
+
+def _nearest_rotation(matrix: np.ndarray) -> np.ndarray:
+    left, _, right = np.linalg.svd(matrix)
+    return left @ np.diag([1.0, 1.0, np.linalg.det(left @ right)]) @ right
+
+
+def run_scene(
+    folder: Path, seed: int, *, style: str, gamma: float, frames: int, size: tuple[int, int]
+) -> tuple[dict[str, Score | None], dict[str, pycolmap.Reconstruction | None]]:
+    """All ways of one scene."""
+    clip = render(folder, seed, style, gamma, frames, size)
+    scores, maps = {}, {}
+    for way, database in build_databases(clip).items():
+        images = clip.folder / (way if way in ("frames", "global") else "raw")
+        maps[way] = reconstruct(database, images, clip.folder / f"map-{way}")
+        scores[way] = score(maps[way], clip)
+    return scores, maps
+
+
+# --- what is written ---
+
+
+def table(results: list[tuple[str, dict[str, Score | None]]]) -> str:
+    """A table in Markdown: each scene and way, and the medians over the scenes."""
+    lines = [
+        "| scene | keypoints | frames | points | reprojection px | rotation ° | position % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, scores in results:
+        for way, value in scores.items():
+            if value is None:
+                lines.append(f"| {name} | {way} | no map | | | | |")
+            else:
+                lines.append(
+                    f"| {name} | {way} | {value.registered} | {value.points} | {value.reprojection:.3f} | "
+                    f"{value.rotation:.3f} | {value.position:.2f} |"
+                )
+    for way in WAYS:
+        values = [scores[way] for _, scores in results if scores[way] is not None]
+        if values:
+            medians = [float(np.median([getattr(v, key) for v in values])) for key in vars(values[0])]
+            lines.append(
+                f"| **median** | {way} | {medians[0]:g} | {medians[1]:g} | {medians[2]:.3f} | {medians[3]:.3f} | "
+                f"{medians[4]:.2f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def error_plot(results: list[tuple[str, dict[str, Score | None]]]) -> np.ndarray:
+    """Rotation errors above, position errors below, one group of bars per scene, on a logarithmic scale."""
+    width, height = 90 + 100 * len(results), 320
+    panels = []
+    for key, title, limits in (
+        ("rotation", "rotation error, degrees", (0.003, 10.0)),
+        ("position", "position error, % of the path", (0.01, 30.0)),
+    ):
+        panel = np.full((height, width, 3), 255, np.uint8)
+        span = np.log10(limits[1] / limits[0])
+        ticks = [10.0**power for power in range(-2, 2) if limits[0] <= 10.0**power <= limits[1]]
+        for tick in ticks:
+            y = int(height - 40 - (height - 80) * np.log10(tick / limits[0]) / span)
+            cv2.line(panel, (60, y), (width - 10, y), (220, 220, 220), 1)
+            cv2.putText(panel, f"{tick:g}", (10, y + 4), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (0, 0, 0), 1, cv2.LINE_AA)
+        for index, (name, scores) in enumerate(results):
+            for place, way in enumerate(WAYS):
+                value = scores[way]
+                if value is None:
+                    continue
+                share = np.clip(np.log10(max(getattr(value, key), limits[0]) / limits[0]) / span, 0, 1)
+                x = 70 + 100 * index + 16 * place
+                cv2.rectangle(
+                    panel, (x, int(height - 40 - (height - 80) * share)), (x + 12, height - 40), COLOURS[way], -1
+                )
+            cv2.putText(
+                panel, name, (70 + 100 * index, height - 22), cv2.FONT_HERSHEY_SIMPLEX, 0.36, (0, 0, 0), 1, cv2.LINE_AA
+            )
+        cv2.putText(panel, title, (60, 20), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (0, 0, 0), 1, cv2.LINE_AA)
+        panels.append(panel)
+    for place, way in enumerate(WAYS):
+        cv2.putText(
+            panels[0], way, (260 + 90 * place, 20), cv2.FONT_HERSHEY_SIMPLEX, 0.45, COLOURS[way], 1, cv2.LINE_AA
+        )
+    return np.concatenate(panels)
+
+
+def clouds(maps: dict[str, pycolmap.Reconstruction | None], side: int = 420) -> np.ndarray:
+    """The points of each map from above, in the camera frame of its first image, with the camera's path in black."""
+    panels = []
+    for way in ("raw", "corrected", "true"):
+        panel = np.full((side, side, 3), 255, np.uint8)
+        cv2.putText(panel, way, (10, 20), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (0, 0, 0), 1, cv2.LINE_AA)
+        found = maps[way]
+        if found is not None and found.num_points3D():
+            first = min((image for image in found.images.values() if image.has_pose), key=lambda image: image.name)
+            pose = first.cam_from_world()
+            to_camera = lambda points, pose=pose: points @ pose.rotation.matrix().T + pose.translation  # noqa: E731
+            points = to_camera(np.array([point.xyz for point in found.points3D.values()]))
+            path = to_camera(np.array([image.projection_center() for image in found.images.values() if image.has_pose]))
+            reach = float(np.quantile(points[:, 2], 0.8))
+            for values, colour, radius in ((points, COLOURS[way], 1), (path, (0, 0, 0), 2)):
+                for x, _, z in values:
+                    place = (int(side / 2 + 0.45 * side * x / reach), int(side - 20 - 0.9 * side * z / reach))
+                    if 0 <= place[0] < side and 0 <= place[1] < side:
+                        cv2.circle(panel, place, radius, colour, -1, cv2.LINE_AA)
+        panels.append(panel)
+    return np.concatenate(panels, axis=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--scenes", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="number of the first scene")
+    parser.add_argument("--frames", type=int, default=16)
+    parser.add_argument("--size", type=int, nargs=2, default=(480, 640), metavar=("H", "W"))
+    chosen = parser.parse_args()
+    results = []
+    for index in range(chosen.first, chosen.first + chosen.scenes):
+        style = ("walking", "driving")[index % 2]
+        gamma = 0.4 + 0.6 * (index % 5) / 4
+        name = f"{index} {style[:4]} {gamma:.2f}"
+        folder = chosen.out / f"scene-{index}"
+        scores, maps = run_scene(
+            folder, 100 + index, style=style, gamma=gamma, frames=chosen.frames, size=tuple(chosen.size)
+        )
+        results.append((name, scores))
+        if len(results) == 1:
+            cv2.imwrite(str(chosen.out / "clouds.png"), clouds(maps))
+        (chosen.out / "table.md").write_text(table(results))
+        cv2.imwrite(str(chosen.out / "errors.png"), error_plot(results))
+    print((chosen.out / "table.md").read_text())
+
+
+if __name__ == "__main__":
+    main()
