@@ -22,6 +22,7 @@ from qrsc.cli.generalise import generalise
 from qrsc.cli.simulate import simulate
 from qrsc.cli.slowmo import slowmo
 from qrsc.cli.train import train
+from qrsc.cli.web import web
 from qrsc.cli.weights import weights
 
 app = typer.Typer(
@@ -47,7 +48,7 @@ def qrsc(
     """Rolling-shutter correction of video: all rows of a frame are brought to one instant."""
 
 
-for command in (correct, slowmo, calibrate, cameras, demo, evaluate, ablate, generalise, weights):
+for command in (correct, slowmo, calibrate, cameras, demo, evaluate, ablate, generalise, weights, web):
     app.command()(command)
 app.add_typer(simulate, name="simulate")
 app.add_typer(data, name="data")
