@@ -21,16 +21,14 @@ def moving_clip(path: Path, frames: int = 12, seed: int = 0) -> Path:
     return path
 
 
-def street_clip(path: Path, size: tuple[int, int] = (480, 640), frames: int = 75, pace: float = 0.6) -> Path:
+def street_clip(path: Path, size: tuple[int, int] = (480, 640), frames: int = 72) -> Path:
     """Write an MP4 of a street, filmed by hand, with a readout of 20 ms at 30 frames per second.
 
     Args:
         path: of the file.
         size: `(H, W)`.
         frames: its length.
-        pace: of the camera's shake and of everything that moves.
     """
     scene = demo_scene(size, frames, 0)
-    readout = Readout(0.6 * pace)  # in the scene's own time
-    write_video(path, (render_rs(scene, readout, pace * index)[0] for index in range(frames)), fps=30)
+    write_video(path, (render_rs(scene, Readout(0.6), index)[0] for index in range(frames)), fps=30)
     return path

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+@contextmanager
+def browsing() -> Iterator[Browser]:
     """The Chromium of the system."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
@@ -49,6 +50,13 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser; an event loop runs as long as it does, so it ends with its module."""
+    with browsing() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -29,12 +29,14 @@ class Server:
         process: of the server.
         address: that it printed.
         folder: in which its private folder is.
+        private: the folder of this server.
         errors: what it wrote to stderr.
     """
 
     process: subprocess.Popen[str]
     address: str
     folder: Path
+    private: Path
     errors: Path
 
     @property
@@ -44,12 +46,6 @@ class Server:
     @property
     def token(self) -> str:
         return parse_qs(urlsplit(self.address).query).get("token", [""])[0]
-
-    @property
-    def private(self) -> Path:
-        """The folder of this server."""
-        (found,) = self.folder.glob("qrsc-web-*")
-        return found
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -122,7 +118,7 @@ def task_of(state: dict[str, Any], key: str, kind: str) -> dict[str, Any]:
 def serving(folder: Path, *options: str) -> Iterator[Server]:
     """A server whose private folder is made in `folder`."""
     folder.mkdir(exist_ok=True)
-    errors = folder / "stderr.txt"
+    errors = folder / f"stderr-{time.monotonic_ns()}.txt"
     with errors.open("w") as written:
         server = start(folder, written, options)
         try:
@@ -135,6 +131,7 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
 
 def start(folder: Path, errors: IO[str], options: tuple[str, ...] = ()) -> Server:
     """Start a server; the caller ends it."""
+    before = set(folder.glob("qrsc-web-*"))
     command = [sys.executable, "-m", "qrsc", "web", "--no-browser", "--folder", str(folder), *options]
     # Tests run beside each other, on small tensors: one thread each.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -142,4 +139,5 @@ def start(folder: Path, errors: IO[str], options: tuple[str, ...] = ()) -> Serve
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith("the page is at http://"), (line, Path(errors.name).read_text())
-    return Server(process, line.split()[4], folder, Path(errors.name))
+    (private,) = set(folder.glob("qrsc-web-*")) - before
+    return Server(process, line.split()[4], folder, private, Path(errors.name))

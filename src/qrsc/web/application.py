@@ -111,6 +111,7 @@ class Application:
             self._ended()
 
     async def _page(self, request: Request) -> Response:
+        await self.shelf.quick.start()  # it takes a second or two, and a clip is about to come
         return self._pages.page()
 
     async def _health(self, request: Request) -> Response:
@@ -129,7 +130,8 @@ class Application:
         for mode in find_modes(query):
             names.setdefault(mode.name, []).append(mode.readout_ms)
         found = [
-            {"name": name, "least": min(times), "most": max(times)} for name, times in list(names.items())[:MOST_CAMERAS]
+            {"name": name, "least": min(times), "most": max(times)}
+            for name, times in list(names.items())[:MOST_CAMERAS]
         ]
         return JSONResponse({"cameras": found, "more": max(0, len(names) - MOST_CAMERAS)})
 
@@ -259,5 +261,3 @@ async def _say_gone(request: Request, error: Exception) -> Response:
 
 async def _say_fault(request: Request, error: Exception) -> Response:
     return refused(500, "a fault of the program; the terminal shows where. Please report it.")
-
-

@@ -17,8 +17,8 @@ State = Literal["waiting", "working", "done", "failed", "cancelled"]
 PATIENCE = 10.0  # seconds in which a cancelled task has to end before its process is killed
 LONGEST_LINE = 16 << 20  # bytes of a report
 ENDED = (
-    "the process that did the work was ended, perhaps because memory ran out. Nothing was written; try again, or choose "
-    "the preset Fast."
+    "the process that did the work was ended, perhaps because memory ran out. Nothing was written; try again, or "
+    "choose the preset Fast."
 )
 _numbers = count(1)
 

@@ -51,7 +51,9 @@ class Guard:
         ask: makes the page that asks for the token; told whether a wrong one was given.
     """
 
-    def __init__(self, app: ASGIApp, port: int, host: str | None, token: str | None, ask: Callable[[bool], Response]) -> None:
+    def __init__(
+        self, app: ASGIApp, port: int, host: str | None, token: str | None, ask: Callable[[bool], Response]
+    ) -> None:
         self._app, self._port, self._token, self._ask = app, port, token, ask
         self._cookie = f"qrsc-{port}"
         self._local = host is None

@@ -30,7 +30,7 @@ class PatientProtocol(H11Protocol):
         self.loop.call_later(HEADER_PATIENCE, self._close_if_silent)
 
     def _close_if_silent(self) -> None:
-        if self.cycle is None and self.transport is not None:
+        if getattr(self, "cycle", None) is None:  # no request has come yet
             self.transport.close()
 
 

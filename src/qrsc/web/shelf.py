@@ -15,7 +15,18 @@ from qrsc.web.settings import Settings
 MOST_CLIPS = 20
 # Files of a task that the page may ask for, beside those that its result names.
 _PICTURES = ("thumb.jpg", "first.jpg", *(f"still-{number:02d}.jpg" for number in range(11)))
-_SHOWN = {"width", "height", "fps", "frames", "seconds", "codec", "camera", "file_readout_ms", "stabilisation", "device"}
+_SHOWN = {
+    "width",
+    "height",
+    "fps",
+    "frames",
+    "seconds",
+    "codec",
+    "camera",
+    "file_readout_ms",
+    "stabilisation",
+    "device",
+}
 
 
 @dataclass
@@ -94,7 +105,6 @@ class Shelf:
     async def open(self) -> None:
         """Start to work."""
         self._serving = [asyncio.create_task(lane.serve()) for lane in (self.quick, self.runs)]
-        await self.quick.start()
 
     async def close(self) -> None:
         """Stop to work, in the middle of whatever it is."""
@@ -196,14 +206,14 @@ class Shelf:
         self._changed()
 
     def _learn_speed(self, task: Task) -> None:
-        """Compare the time that a run took with the estimate."""
+        """Compare the time that the frames of a run took, after its readout was found, with the estimate."""
         clip = next((clip for clip in self.clips.values() if clip.tasks.get("run") is task), None)
-        result = task.result
-        if clip is None or result is None or result["copied"] or not result["timeline"]["frames"]:
+        took = task.progress
+        if clip is None or took.get("stage") not in ("correcting", "slowing down"):
             return
         settings = Settings.of(task.given["settings"])
         each = clip.info["frame_seconds_denoised" if settings.denoise else "frame_seconds"][settings.preset]
-        self.slowness = result["seconds"] / (each * result["timeline"]["frames"])
+        self.slowness = took["seconds"] / (each * took["done"])
 
     def _changed(self) -> None:
         self.version += 1

@@ -16,7 +16,10 @@ SLOWEST = 1000.0  # bytes per second, on average, after that time
 SPARE = 256 << 20  # bytes of the disk that uploads leave free
 LONGEST_NAME = 120  # characters
 # Suffixes that the copy of a clip keeps, because some formats are known by them alone.
-_SUFFIXES = frozenset(".mp4 .m4v .mov .mkv .webm .avi .ts .mts .m2ts .mpg .mpeg .3gp .wmv .flv .ogv .mxf .insv".split())
+_SUFFIXES = (
+    *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mts", ".m2ts"),
+    *(".mpg", ".mpeg", ".3gp", ".wmv", ".flv", ".ogv", ".mxf", ".insv"),
+)
 
 
 class UploadError(ValueError):
@@ -111,4 +114,3 @@ def _require_room(size: int, target: Path, most: int, written: int = 0) -> None:
             f"the disk has room for {max(0, free - SPARE) / 1e9:.1f} GB more, and the clip needs "
             f"{(size - written) / 1e9:.1f} GB. Remove clips, or start `qrsc web --folder` on a larger disk.",
         )
-

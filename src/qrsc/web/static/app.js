@@ -74,14 +74,14 @@ function refresh() {
   document.title = `${clip.name} – qrsc`;
   element("clip-name").textContent = clip.name;
   element("clip-facts").textContent = factsInWords(clip);
-  if (clip.info.width) element("screen").style.setProperty("--aspect", `${clip.info.width} / ${clip.info.height}`);
+  if (clip.info.width) element("screen").style.setProperty("--ratio", clip.info.width / clip.info.height);
   controls.fps = clip.info.fps || 30;
   if (clip.info.fps) controls.estimate(clip, state);
   notice(clip);
   const ready = { clip: true, preview: clip.tasks.preview?.state === "done", run: clip.tasks.run?.state === "done" };
   for (const radio of document.getElementsByName("shows")) radio.disabled = !ready[radio.value];
   const wanted = shows.get(clip.key) ?? (ready.run ? "run" : ready.preview ? "preview" : "clip");
-  const which = ready[wanted] ? wanted : "clip";
+  const which = ready[wanted] && !trying ? wanted : "clip";
   document.querySelector(`[name=shows][value=${which}]`).checked = true;
   showStatus(clip);
   for (const id of ["preview", "run"]) element(id).disabled = clip.tasks.look.state !== "done";
@@ -126,7 +126,9 @@ async function show(clip, which) {
   element("save-compare").href = address(clip, "run", "compare");
   element("save-compare").hidden = !result.compare;
   element("save-json").href = address(clip, "run", "json");
-  element("command").textContent = result.command;
+  // Word by word, so that no line ends within an option.
+  const words = result.command.split(" ").map((word) => Object.assign(document.createElement("span"), { textContent: word }));
+  element("command").replaceChildren(...words.flatMap((word, index) => (index ? [" ", word] : [word])));
 }
 
 function factsInWords(clip) {
