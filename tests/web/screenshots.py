@@ -35,7 +35,7 @@ def take(page: Page, path: Path) -> None:
 def stop_at(page: Page, seconds: float) -> None:
     """Show one instant of both videos."""
     page.wait_for_function("() => document.getElementById('after').readyState >= 2", timeout=PATIENCE)
-    page.evaluate("() => document.getElementById('after').paused || document.getElementById('play').click()")
+    page.locator("#play[aria-label=Pause]").click()
     page.evaluate(
         """(share) => {
             const seek = document.getElementById("seek");

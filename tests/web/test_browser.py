@@ -103,6 +103,7 @@ def test_a_clip_is_dropped_previewed_corrected_and_saved(page: Page, clip: Path,
 
     # The divider: before on the left, after on the right.
     page.locator("#play[aria-label=Pause]").click()
+    page.fill("#seek", "300")
     page.click("#forward")
     page.wait_for_timeout(300)
     before, after, both = pixels(page, 100), pixels(page, 0), pixels(page, 50)

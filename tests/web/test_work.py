@@ -70,6 +70,9 @@ def test_a_preview_is_a_part_of_the_clip_and_stills_are_one_frame_of_it(tmp_path
     for name in (done["before"], done["after"]):
         assert count_frames(tmp_path / name) == 6  # the last two seconds, since there are no later ones
     assert done["calibration"] is None
+    (tmp_path / "again").mkdir()
+    beginning = preview(clip, tmp_path / "again", Settings(readout="gamma", gamma=0.8), Watch())
+    assert beginning["before"] == "in.mp4"  # which browsers play as it is
     assert stills(clip, tmp_path, "top-down")["gammas"] == pytest.approx([index / 10 for index in range(11)])
     pictures = {(tmp_path / f"still-{number:02d}.jpg").read_bytes() for number in range(11)}
     assert len(pictures) == 11

@@ -61,8 +61,8 @@ class Clip:
         known = {picture: task.folder / picture for picture in _PICTURES}
         if task.result is not None and kind in ("preview", "run"):
             for which in ("before", "after"):
-                own = task.folder / task.result[which]
-                known[which] = self.path if kind == "run" and task.result[which] == self.path.name else own
+                shown = task.result[which]  # browsers play some clips as they are
+                known[which] = self.path if shown == self.path.name else task.folder / shown
             if kind == "run":
                 known |= {"video": task.folder / task.result["file"], "json": task.folder / "result.json"}
                 if task.result["compare"] is not None:

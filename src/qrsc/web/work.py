@@ -118,9 +118,12 @@ def preview(source: Path, folder: Path, settings: Settings, watch: Watch) -> dic
     info = clip_info(source)
     part: dict[str, Any] = {"start": _preview_start(info, settings.start), "duration": PREVIEW_SECONDS}
     quick = Settings(**asdict(settings) | {"preset": "fast", "beside": False})
-    _as_it_is(source, folder / "before.mp4", part, watch)
+    before = source
+    if part["start"] > 0.0 or not _starts_at_zero(info) or not plays_in_browsers(source, info):
+        before = folder / "before.mp4"
+        _as_it_is(source, before, part, watch)
     result, timeline = _corrected(source, folder / "after.mp4", quick, info, watch, folder, part | FOR_BROWSERS)
-    return _report(result, timeline, settings, info) | {"before": "before.mp4", "after": "after.mp4"}
+    return _report(result, timeline, settings, info) | {"before": before.name, "after": "after.mp4"}
 
 
 def run(source: Path, folder: Path, settings: Settings, watch: Watch, name: str) -> dict[str, Any]:
@@ -161,6 +164,11 @@ def plays_in_browsers(path: Path, info: ClipInfo | None) -> bool:
     if info is None or path.suffix.lower() not in _PLAYED.get(info.codec, ()):
         return False
     return info.layout.bits == 8 and info.layout.kind == "yuv" and (info.layout.down, info.layout.across) == (2, 2)
+
+
+def _starts_at_zero(info: ClipInfo | None) -> bool:
+    """Whether the first frame of a clip is shown at once, so that the clip itself can run beside its corrected part."""
+    return info is not None and info.start == 0 and info.earliest == 0.0
 
 
 def _preview_start(info: ClipInfo | None, asked: float) -> float:

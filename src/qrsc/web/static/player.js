@@ -13,6 +13,7 @@ export class Player {
     this.fps = 30;
     this.view = "slider";
     this.shown = false; // videos, rather than a still
+    this.playing = false; // is meant to: at its end, a video that is to go on is paused for a moment
     this.zoom = 1;
     this.place = { x: 0, y: 0 };
     this.source = "";
@@ -73,19 +74,27 @@ export class Player {
 
   play() {
     if (!this.shown) return;
+    this.setPlaying(true);
     this.after.play().catch(() => {});
     this.before.play().catch(() => {});
   }
 
   pause() {
+    this.setPlaying(false);
     this.after.pause();
     this.before.pause();
     this.before.currentTime = this.after.currentTime / this.slow;
   }
 
   toggle() {
-    if (this.after.paused) this.play();
-    else this.pause();
+    if (this.playing) this.pause();
+    else this.play();
+  }
+
+  setPlaying(playing) {
+    this.playing = playing;
+    element("play").textContent = playing ? "❚❚" : "▶";
+    element("play").setAttribute("aria-label", playing ? "Pause" : "Play");
   }
 
   seek(seconds) {
@@ -118,7 +127,7 @@ export class Player {
     const now = this.after.currentTime;
     const seconds = (now % 60).toFixed(2).padStart(5, "0");
     element("clock").textContent = `${Math.floor(now / 60)}:${seconds}`;
-    if (document.activeElement !== element("seek") || !this.after.paused) {
+    if (document.activeElement !== element("seek") || this.playing) {
       element("seek").value = this.duration ? (1000 * now) / this.duration : 0;
     }
     element("seek").setAttribute("aria-valuetext", `${now.toFixed(2)} seconds`);
@@ -146,13 +155,8 @@ export class Player {
         });
       }
     }
-    const named = () => {
-      const button = element("play");
-      button.textContent = this.after.paused ? "▶" : "❚❚";
-      button.setAttribute("aria-label", this.after.paused ? "Play" : "Pause");
-    };
-    for (const event of ["play", "pause"]) this.after.addEventListener(event, named);
     this.after.addEventListener("ended", () => {
+      if (!this.playing) return;
       this.seek(0);
       this.play();
     });
