@@ -115,12 +115,12 @@ def task_of(state: dict[str, Any], key: str, kind: str) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[Server]:
+def serving(folder: Path, *options: str, threads: str = "1") -> Iterator[Server]:
     """A server whose private folder is made in `folder`."""
     folder.mkdir(exist_ok=True)
     errors = folder / f"stderr-{time.monotonic_ns()}.txt"
     with errors.open("w") as written:
-        server = start(folder, written, options)
+        server = start(folder, written, options, threads)
         try:
             yield server
         finally:
@@ -129,12 +129,14 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
     assert "Traceback" not in errors.read_text(), errors.read_text()
 
 
-def start(folder: Path, errors: IO[str], options: tuple[str, ...] = ()) -> Server:
-    """Start a server; the caller ends it."""
+def start(folder: Path, errors: IO[str], options: tuple[str, ...] = (), threads: str = "1") -> Server:
+    """Start a server; the caller ends it.
+
+    Tests run beside each other, on small tensors: each operation gets one thread.
+    """
     before = set(folder.glob("qrsc-web-*"))
     command = [sys.executable, "-m", "qrsc", "web", "--no-browser", "--folder", str(folder), *options]
-    # Tests run beside each other, on small tensors: one thread each.
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    environment = os.environ | {"OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "PASSIVE"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
     assert process.stdout is not None
     line = process.stdout.readline()

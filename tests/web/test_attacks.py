@@ -186,5 +186,9 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(done: tuple[Server, str],
     assert not list(server.private.glob(f"{key}/run-*"))
     server.send("POST", f"/clips/{key}/run", **RUN)
     server.wait(lambda state: task_of(state, key, "run")["state"] == "done")
+    for worker in children(server.process.pid):
+        os.kill(worker, signal.SIGKILL)
+    server.send("POST", f"/clips/{key}/stills")  # by one that has just died, with nothing to do
+    server.wait(lambda state: task_of(state, key, "stills")["state"] == "done")
     server.send("DELETE", f"/clips/{key}")
     assert not (server.private / key).exists()

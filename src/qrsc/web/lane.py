@@ -144,6 +144,15 @@ class Lane:
             self._current = None
 
     async def _do(self, task: Task) -> None:
+        # A worker that died while it had nothing to do is noticed only now: the task goes to a new one.
+        if not await self._done_by_worker(task):
+            await self._done_by_worker(task)
+        if not task.ended:
+            task.state, task.error = "failed", ENDED
+        self._changed(task)
+
+    async def _done_by_worker(self, task: Task) -> bool:
+        """Have a task done; whether the worker had begun with it, or even ended it, before its process ended."""
         await self.start()
         assert self._process is not None
         assert self._process.stdout is not None
@@ -151,18 +160,18 @@ class Lane:
             {"task": task.number, "kind": task.kind, "source": str(task.source), "name": task.name,
              "folder": str(task.folder), **task.given}
         )  # fmt: skip
+        begun = False
         while not task.ended:
             line = await self._process.stdout.readline()
             if not line:
                 await self._process.wait()
-                if not task.ended:
-                    task.state, task.error = "failed", ENDED
-                break
+                return begun or task.ended
             message = json.loads(line)
             if message["task"] == task.number:
+                begun = True
                 task.take(message)
                 self._changed(task)
-        self._changed(task)
+        return True
 
     def _send(self, message: dict[str, Any]) -> None:
         if self._process is not None and self._process.stdin is not None:

@@ -89,6 +89,7 @@ class Worker:
                 self._cancel.clear()
                 if number in self._cancelled:
                     self._cancel.set()
+            self.report(number, "begun")
             self._do(number, task)
 
     def _do(self, number: int, task: dict[str, Any]) -> None:
