@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -166,8 +167,12 @@ def test_a_kill_leaves_no_half_file_and_the_next_server_cleans_up(done: tuple[Se
     assert killed.private.is_dir()
     assert not [path for path in files_below(killed.private) if path.name.startswith("result")]
     with serving(other.folder) as following:
+        listening = socket.create_connection(("127.0.0.1", following.port))
+        listening.sendall(request(following.port, "GET", "/events"))  # a page that is open when the server ends
+        assert listening.recv(4096)
         assert not killed.private.exists()
         assert set(other.folder.glob("qrsc-web-*")) == {other.private, following.private}
+    listening.close()
     assert set(other.folder.glob("*qrsc-web-*")) == {other.private}
     assert other.ask("GET", "/health")[0] == 200
 

@@ -140,7 +140,7 @@ class Application:
 
     async def _changes(self, request: Request) -> AsyncIterator[str]:
         """The state whenever it has changed, until the browser is gone."""
-        while not await request.is_disconnected():
+        while not self.shelf.ending and not await request.is_disconnected():
             seen = self.shelf.version
             yield f"data: {json.dumps(self.shelf.state())}\n\n"
             await asyncio.sleep(REST)

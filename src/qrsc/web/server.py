@@ -34,6 +34,18 @@ class PatientProtocol(H11Protocol):
             self.transport.close()
 
 
+class PageServer(uvicorn.Server):
+    """A server that lets go of the pages which listen to it before it ends; uvicorn would wait, and complain."""
+
+    def __init__(self, config: uvicorn.Config, let_go: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._let_go = let_go
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._let_go()
+        await super().shutdown(sockets)
+
+
 def serve(
     *,
     host: str | None = None,
@@ -72,11 +84,12 @@ def serve(
 
     limit = round(limit_gb * 1e9)
     pages = Pages(limit)
+    made: list[Application] = []
     try:
         # An event loop has to run before a shelf is made, so the application is made by the server.
         def application() -> Guard:
-            made = Application(private.path, limit, pages, started, private.remove)
-            return Guard(made.routes(), bound, host, token, pages.ask)
+            made.append(Application(private.path, limit, pages, started, private.remove))
+            return Guard(made[0].routes(), bound, host, token, pages.ask)
 
         config = uvicorn.Config(
             application,
@@ -93,7 +106,7 @@ def serve(
             timeout_keep_alive=10,
             timeout_graceful_shutdown=1,
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        PageServer(config, lambda: made[0].shelf.end_streams()).run(sockets=[listening])
     finally:
         private.remove()
         listening.close()

@@ -90,6 +90,7 @@ class Shelf:
 
     Attributes:
         version: counts changes.
+        ending: the server is about to end, and streams of events with it.
         slowness: how many times as long as estimated runs took on this machine; None before the first.
     """
 
@@ -97,6 +98,7 @@ class Shelf:
         self.folder = folder
         self.clips: dict[str, Clip] = {}
         self.version = 0
+        self.ending = False
         self.slowness: float | None = None
         self.quick, self.runs = Lane(self._task_changed), Lane(self._task_changed)
         self._change = asyncio.Event()
@@ -112,6 +114,11 @@ class Shelf:
             serving.cancel()
         for lane in (self.quick, self.runs):
             await lane.close()
+
+    def end_streams(self) -> None:
+        """Let go of the pages that listen."""
+        self.ending = True
+        self._changed()
 
     async def next_change(self, seen: int) -> None:
         """Wait until there is something that a page with this version has not seen."""
