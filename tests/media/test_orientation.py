@@ -5,10 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from qrsc.media.errors import MediaError
-from qrsc.media.orientation import IDENTITY, degrees, matrix_from_bytes, mirrored
+from qrsc.media.orientation import IDENTITY, degrees, matrix_from_bytes, mirrored, upright
 from qrsc.media.probe import probe
 from qrsc.media.tracks import set_rotation_in_file
 from qrsc.timing import SCANS, Readout
@@ -32,6 +33,15 @@ def test_matrices_say_how_far_a_picture_is_turned(turned: int) -> None:
     assert not mirrored(QUARTERS[turned])
     assert mirrored(FLIPPED)
     assert matrix_from_bytes(struct.pack("=9i", *QUARTERS[turned])) == QUARTERS[turned]
+
+
+@pytest.mark.parametrize("turned", list(QUARTERS))
+def test_pixels_are_turned_clockwise_for_display(turned: int) -> None:
+    stored = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
+    assert np.array_equal(upright(stored, QUARTERS[turned]), np.rot90(stored, -turned // 90))
+    assert np.array_equal(upright(stored, FLIPPED), stored[:, ::-1])
+    assert np.array_equal(upright(stored, (ONE, 0, 0, 0, -ONE, 0, 0, 0, 1 << 30)), stored[::-1])
+    assert np.array_equal(upright(stored, (0, ONE, 0, ONE, 0, 0, 0, 0, 1 << 30)), stored.swapaxes(0, 1))
 
 
 @pytest.mark.parametrize("scan", SCANS)

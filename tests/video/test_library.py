@@ -94,6 +94,18 @@ def test_a_result_says_what_was_found_counted_and_timed(clip: Path, tmp_path: Pa
     assert json.loads(json.dumps(result.figures()))["left_out"] == ["audio track 1 (aac)"]
 
 
+def test_every_frame_is_passed_on_and_the_calibration_kept(clip: Path, tmp_path: Path) -> None:
+    got: list[qrsc.Corrected] = []
+    result = qrsc.correct_video(clip, tmp_path / "out.mkv", preset="fast", on_frame=got.append)
+    assert len(got) == result.frames == 8
+    assert sum(each.unsure for each in got) / 8 == pytest.approx(result.unsure)
+    assert result.calibration is not None  # the clip was asked for its readout
+    assert result.calibration.scan == result.scan
+    slow = qrsc.slowmo_video(clip, tmp_path / "slow.mkv", factor=2, gamma=0.8, preset="fast", on_frame=got.append)
+    assert len(got) == 8 + slow.frames == 8 + 15
+    assert slow.calibration is None  # it was told
+
+
 class UnsureSearch(DisFlow):
     """A search that admits something."""
 

@@ -38,11 +38,13 @@ class ChosenReadout:
         message: what was taken and why.
         nothing_to_correct: the clip is better left as it is: it comes from a global shutter, was corrected or
             stabilised before, or too little is known about it.
+        found: what the clip itself shows, in terms of its stored frames; None if it was not asked.
     """
 
     readout: Readout
     message: str
     nothing_to_correct: bool = False
+    found: Calibration | None = None
 
 
 def readout_for_clip(
@@ -69,11 +71,11 @@ def readout_for_clip(
     if camera is not None:
         mode, others = choose_mode(camera, size=clip.size, fps=clip.fps)
         found = calibrate_clip(clip, scan=scan, around=mode.gamma(clip.fps), gyro=recorded.gyro, advance=advance)
-        return _by_camera(mode, others, found, clip)
+        return replace(_by_camera(mode, others, found, clip), found=found)
     if recorded.stabilisation:
         return _left_alone(f"{stabilisation_warning(recorded)} It is left as it is; --readout corrects it nevertheless")
     found = calibrate_clip(clip, scan=scan, gyro=recorded.gyro, advance=advance)
-    return _with_gyro(_by_clip(clip, recorded, found), found)
+    return replace(_with_gyro(_by_clip(clip, recorded, found), found), found=found)
 
 
 def _by_clip(clip: ClipSource, recorded: RecordedFigures, found: Calibration) -> ChosenReadout:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from qrsc.calibrate.grey_frames import ClipSource
-from qrsc.flow import load_flow
+from qrsc.flow import ConfidentFlows, FlowPair, find_flows, load_flow
 from qrsc.media.annotate import above, beside, labelled
 from qrsc.pipeline import Corrector
 from qrsc.timing import Readout, Scan
@@ -30,17 +30,39 @@ def sweep_gammas(around: float, count: int = 6) -> list[float]:
 
 def sweep_sheet(clip: ClipSource, gammas: Sequence[float], scan: Scan) -> Tensor:
     """A sheet `[3, h, w]` of the frame with the most motion, corrected at each gamma."""
-    window = _most_active(clip)  # [3, 3, h, w]
-    flow = load_flow("dis")
-    pictures = []
-    for gamma in gammas:
-        readout = Readout(gamma, scan)
-        corrected = list(Corrector(readout, fusion="none", frames=3, flow=flow).stream(window))[1].frame
-        pictures.append(labelled(corrected, "as it is" if gamma == 0.0 else f"gamma {gamma:.2f}"))
+    pictures = [
+        labelled(picture, "as it is" if gamma == 0.0 else f"gamma {gamma:.2f}")
+        for gamma, picture in zip(gammas, corrected_at(clip, gammas, scan), strict=True)
+    ]
     blank = torch.ones_like(pictures[0])
     pictures += [blank] * (-len(pictures) % COLUMNS)
     rows = [beside(pictures[start : start + COLUMNS]) for start in range(0, len(pictures), COLUMNS)]
     return above(rows)
+
+
+def corrected_at(clip: ClipSource, gammas: Sequence[float], scan: Scan) -> Iterator[Tensor]:
+    """The frame with the most motion, as stored, corrected at one gamma after the other: each `[3, h, w]`.
+
+    It is scaled to at most `WIDTH`. `scan` is that of the stored frames.
+    """
+    window = _most_active(clip)  # [3, 3, h, w]
+    flow = _KnownFlows(window)
+    for gamma in gammas:
+        yield list(Corrector(Readout(gamma, scan), fusion="none", frames=3, flow=flow).stream(window))[1].frame
+
+
+class _KnownFlows:
+    """The flows of a window, found once for all gammas: they depend on the frames alone."""
+
+    def __init__(self, window: Tensor) -> None:
+        dis = load_flow("dis")
+        self._pairs = [find_flows(dis, window[k : k + 1], window[k + 1 : k + 2]) for k in range(len(window) - 1)]
+
+    def __call__(self, first: Tensor, second: Tensor, /) -> FlowPair:
+        return self.confident_pair(0, first, second).flows
+
+    def confident_pair(self, number: int, first: Tensor, second: Tensor) -> ConfidentFlows:
+        return self._pairs[number]
 
 
 def _most_active(clip: ClipSource) -> Tensor:

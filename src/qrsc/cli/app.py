@@ -25,6 +25,7 @@ from qrsc.cli.points import points
 from qrsc.cli.simulate import simulate
 from qrsc.cli.slowmo import slowmo
 from qrsc.cli.train import train
+from qrsc.cli.web import web
 from qrsc.cli.weights import weights
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ for command in (
     ablate,
     generalise,
     weights,
+    web,
 ):
     app.command()(command)
 app.add_typer(simulate, name="simulate")

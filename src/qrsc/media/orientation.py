@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
+import numpy.typing as npt
+
 Matrix = tuple[int, ...]
 
 IDENTITY: Matrix = (65536, 0, 0, 0, 65536, 0, 0, 0, 1 << 30)
@@ -39,3 +42,11 @@ def stored_direction(shown: tuple[int, int], matrix: Matrix) -> tuple[int, int]:
     x = matrix[0] * shown[0] + matrix[1] * shown[1]
     y = matrix[3] * shown[0] + matrix[4] * shown[1]
     return ((x > 0) - (x < 0), 0) if abs(x) > abs(y) else (0, (y > 0) - (y < 0))
+
+
+def upright(pixels: npt.NDArray[np.uint8], matrix: Matrix) -> npt.NDArray[np.uint8]:
+    """Stored pixels `[H, W, C]` as people see them: turned and mirrored as the matrix says, by quarter turns."""
+    right, down = matrix[0], matrix[4]
+    if abs(matrix[0]) < abs(matrix[1]):  # stored rows are shown as columns
+        pixels, right, down = pixels.swapaxes(0, 1), matrix[3], matrix[1]
+    return np.ascontiguousarray(pixels[:: 1 if down >= 0 else -1, :: 1 if right >= 0 else -1])

@@ -12,12 +12,13 @@ import torch
 from qrsc.backend.device import choose_device
 from qrsc.backend.progress import CancelToken, ProgressCallback
 from qrsc.calibrate.decision import ChosenReadout
-from qrsc.calibrate.shown_scan import shown_scan
+from qrsc.calibrate.shown_scan import as_shown, shown_scan
 from qrsc.media.changes import encoding_changes, metadata_left_out
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.orientation import IDENTITY
 from qrsc.media.probe import ClipInfo
 from qrsc.media.reader import ReadReport
+from qrsc.pipeline import Corrected
 from qrsc.video.clip_plan import ClipPlan
 from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
@@ -148,12 +149,15 @@ class ClipJob:
                 self.tally.note(line)
 
     def _told(self, **known: Any) -> VideoResult:
+        matrix = IDENTITY if self.info is None else self.info.matrix
+        found = self.chosen.found
         return self.tally.result(
             output=self.output,
             compare=self.compare,
             readout=self.chosen.readout,
             readout_from=self.chosen.message,
-            scan=shown_scan(self.chosen.readout.scan, IDENTITY if self.info is None else self.info.matrix),
+            scan=shown_scan(self.chosen.readout.scan, matrix),
+            calibration=None if found is None else as_shown(found, matrix),
             **known,
         )
 
@@ -186,13 +190,14 @@ def prepare_clip(
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
+    on_frame: Callable[[Corrected], None] | None = None,
 ) -> ClipJob:
     """Check everything that can be checked before the work starts, and find the readout if none is given."""
     source, output = Path(source), Path(output)
     compare = None if compare is None else Path(compare)
     require_output(source, output, compare=compare, overwrite=overwrite)
     chosen_device = choose_device(device)
-    tally = Tally(on_note)
+    tally = Tally(on_note, on_frame)
     info = clip_info(source, progressive=progressive)
     chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
     encoder = None

@@ -80,6 +80,7 @@ def correct_video(
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
+    on_frame: Callable[[Corrected], None] | None = None,
 ) -> VideoResult:
     """Correct a video file or a folder of images: what `qrsc correct` does, with the same options and defaults.
 
@@ -119,6 +120,7 @@ def correct_video(
         progress: called with a `Progress` for every frame of every stage.
         cancel: asked for every frame; once it is set the call raises `Cancelled` and leaves no file behind.
         on_note: called at once with everything that a user should know; the result has all notes, too.
+        on_frame: called with every corrected frame, to show it or to count something; not if the clip is copied.
 
     Raises:
         ValueError, OSError: the options or the input cannot be used; the message says what to do.
@@ -141,6 +143,7 @@ def correct_video(
         progress=progress,
         cancel=cancel,
         on_note=on_note,
+        on_frame=on_frame,
     )
     readout = job.chosen.readout
     new_corrector = partial(

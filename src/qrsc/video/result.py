@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qrsc.backend.fallback import separated
+from qrsc.calibrate.estimate import Calibration
 from qrsc.pipeline import Corrected
 from qrsc.timing import Readout, Scan
 from qrsc.video.clip_plan import ClipPlan
@@ -29,6 +30,7 @@ class VideoResult:
         readout: what the stored frames were corrected with.
         scan: direction of the readout in the picture as seen.
         readout_from: where that comes from, in words.
+        calibration: what the clip shows about its readout, in terms of the picture as seen; None if it was not asked.
         notes: everything a user should know, in the order in which it was noticed.
         left_out: tracks of the input that the output cannot hold.
         damaged: packets of the video that could not be decoded.
@@ -80,6 +82,7 @@ class VideoResult:
     checked: CheckedResult | None = None
     strength: float = 1.0
     plan: ClipPlan | None = None
+    calibration: Calibration | None = None
 
     def figures(self) -> dict[str, Any]:
         """Everything that fits into JSON; times are seconds per frame."""
@@ -147,10 +150,12 @@ class Tally:
 
     Attributes:
         on_note: hears every note at once.
+        on_frame: gets every frame of the output as it is counted.
         lessened: why less was corrected than asked for, in words; empty if it was not.
     """
 
     on_note: Callable[[str], None] | None = None
+    on_frame: Callable[[Corrected], None] | None = None
     notes: list[str] = field(default_factory=list)
     frames: int = 0
     unchanged: int = 0
@@ -190,6 +195,8 @@ class Tally:
         self.cuts += corrected.after_cut
         self.repeated += corrected.repeats
         self.reasons.update(separated(corrected.fallback) if corrected.fallback else ())
+        if self.on_frame is not None:
+            self.on_frame(corrected)
         if corrected.unchanged:
             return
         # Written out: `norm` over two channels takes ten times as long.

@@ -21,7 +21,7 @@ from qrsc.media.atomic import atomic_file, atomic_folder
 from qrsc.media.image_folder import StoredFrame, write_frame
 from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
-from qrsc.pipeline import Corrector, Seconds
+from qrsc.pipeline import Corrected, Corrector, Seconds
 from qrsc.pipeline.presets import choose_scale, get_preset
 from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
@@ -69,6 +69,7 @@ def slowmo_video(
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
+    on_frame: Callable[[Corrected], None] | None = None,
 ) -> VideoResult:
     """Make slow motion of a clip: what `qrsc slowmo` does, with the same options and defaults.
 
@@ -82,7 +83,7 @@ def slowmo_video(
         codec, crf, pixel_format, encoder_preset, overwrite: of the output, as for `qrsc.correct_video`.
         progressive, dry_run: as for `qrsc.correct_video`.
         always: as for `qrsc.correct_video`. Without it, slow motion may be made of less of a correction, or of none.
-        progress, cancel, on_note: as for `qrsc.correct_video`.
+        progress, cancel, on_note, on_frame: as for `qrsc.correct_video`.
 
     Raises:
         ValueError, OSError: the options or the input cannot be used; the message says what to do.
@@ -104,6 +105,7 @@ def slowmo_video(
         progress=progress,
         cancel=cancel,
         on_note=on_note,
+        on_frame=on_frame,
     )
     readout, strength = job.chosen.readout, 1.0
     checked: CheckedResult | None = None
