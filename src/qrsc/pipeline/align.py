@@ -103,17 +103,12 @@ class MovingFrame(NamedTuple):
 
 @dataclass(frozen=True)
 class Correction:
-    """How frames are corrected once their motion is known; see the arguments of `qrsc.Corrector`.
-
-    Attributes:
-        without_outliers: of inverted fields, see `warped_frames`.
-    """
+    """How frames are corrected once their motion is known; see the arguments of `qrsc.Corrector`."""
 
     warp: WarpMethod = "invert"
     interpolation: Interpolation = "bicubic"
     strength: float = 1.0
     unsure: Unsure = "linear"
-    without_outliers: bool = False
 
 
 # --- flows ---
@@ -265,7 +260,6 @@ def align(
             [frame.limits for frame in frames],
             correction.warp,
             correction.interpolation,
-            without_outliers=correction.without_outliers,
         )
     return AlignedFrames(
         frames=_stacked([each.image for each in warped]),

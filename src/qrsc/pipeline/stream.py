@@ -309,8 +309,7 @@ class Stream:
             centre,
             tau,
             settings.readout,
-            # Between frames, pixels move far, and outlines of fast objects would be dotted.
-            Correction(settings.warp, self._resolved.interpolation, settings.strength, settings.unsure, between),
+            Correction(settings.warp, self._resolved.interpolation, settings.strength, settings.unsure),
             seconds=self._seconds,
         )
         alone = Warped(aligned.frames[:, centre], aligned.valid[:, centre])
