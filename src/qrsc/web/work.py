@@ -29,7 +29,7 @@ from qrsc.media.reader import read_pixels
 from qrsc.names import PresetName, Scan
 from qrsc.pipeline import Corrected
 from qrsc.video.correct import correct_video
-from qrsc.video.estimate import estimated_seconds
+from qrsc.video.expected_time import estimated_seconds
 from qrsc.video.result import VideoResult
 from qrsc.video.slowmo import slowmo_video
 from qrsc.video.source import clip_info

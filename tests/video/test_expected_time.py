@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from qrsc.video.estimate import estimated_seconds
+from qrsc.video.expected_time import estimated_seconds
 
 
 def test_times_grow_with_the_work_and_presets_stand_in_order() -> None:
