@@ -1,7 +1,7 @@
 """The last step after a network for frames as sampled: each band of the picture from where it is best.
 
 Coarse structure gains by averaging and loses nothing by denoising: it is taken from `coherent`. Fine detail is the
-network's, with a share of the centre frame's own: averaging makes grain finer than it was, and people want their own
+network's, with a share of the centre frame's own: averaging weakens grain, and people want their own
 picture back. Where the network disagrees with the centre frame, that frame is misaligned or hidden there, and nothing
 of it is added.
 """
