@@ -81,10 +81,12 @@ def test_pieces_without_motion_say_nothing() -> None:
     assert not combined([OPEN, OPEN]).determined
 
 
-def estimates(monkeypatch: pytest.MonkeyPatch, *results: Calibration) -> None:
-    """Let the whole clip and its halves have these estimates."""
-    left = list(results)
-    monkeypatch.setattr(self_test, "estimate_readout", lambda motions, **options: left.pop(0))
+def estimates(monkeypatch: pytest.MonkeyPatch, whole: Calibration, *halves: Calibration) -> None:
+    """Let a clip of 40 pairs of frames and its halves have these estimates."""
+    left = list(halves)
+    monkeypatch.setattr(
+        self_test, "estimate_readout", lambda motions, **options: whole if motions.pairs == 40 else left.pop(0)
+    )
 
 
 def test_a_half_whose_direction_is_open_still_contradicts(shaken: Shaken, monkeypatch: pytest.MonkeyPatch) -> None:

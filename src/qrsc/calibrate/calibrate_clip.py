@@ -8,13 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from qrsc.backend.memory import keep_freed_memory
 from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.estimate import Calibration, estimate_readout
 from qrsc.calibrate.gpmf import GyroBlock
 from qrsc.calibrate.grey_frames import ClipSource
 from qrsc.calibrate.gyro import gyro_agreement
-from qrsc.calibrate.self_test import combined, tested_by_halves
+from qrsc.calibrate.self_test import checked_readout, combined, tested_by_halves
 from qrsc.timing import Scan
 
 PIECE = 120  # frames of a piece of the clip
@@ -48,22 +49,24 @@ def calibrate_clip(
     """
     first_frames = piece_starts(clip.frame_count)
     most = PIECE if len(first_frames) > 1 else MOST_FRAMES
+    estimate = estimate_readout if len(first_frames) > 1 else checked_readout
     found: list[Calibration] = []
     pieces: list[ClipMotions] = []
     agreement: float | None = None
+    keep_freed_memory(clip.size)
     # Pairs are processed in parallel already, so more threads within each only wait for each other: with two threads,
     # one DIS flow takes 14.5 ms of processor time in place of 10.5 ms.
     with at_most_threads(1):
         for first in first_frames:
             motions = _motions(clip, first, most, advance)
             pieces.append(motions)
-            found.append(estimate_readout(motions, scan=scan, either_axis=either_axis, around=around))
+            found.append(estimate(motions, scan=scan, either_axis=either_axis, around=around))
             if first == 0 and gyro and clip.info is not None:
                 agreement = gyro_agreement(motions, clip.info.interval, gyro)
             if len(found) > 1 and (together := combined(found)).determined and together.half_width <= ENOUGH:
                 break
         measured = [place for place, piece in enumerate(found) if piece.measured]
-        if len(measured) == 1:
+        if len(measured) == 1 and len(pieces) > 1:
             only = measured[0]
             found[only] = tested_by_halves(found[only], pieces[only], known_scan=scan is not None)
     return replace(combined(found), gyro=agreement)

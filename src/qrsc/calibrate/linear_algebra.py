@@ -43,8 +43,14 @@ def factorised(diagonal: Array, below: Array) -> list[Array]:
         if index:
             link = below[index - 1]
             block = block - product(product(link, inverses[-1]), link.T)
-        inverses.append(torch.linalg.inv(torch.from_numpy(np.ascontiguousarray(block))).numpy())
+        inverses.append(_inverse(torch.from_numpy(np.ascontiguousarray(block))).numpy())
     return inverses
+
+
+def _inverse(pivot: torch.Tensor) -> torch.Tensor:
+    """Of a symmetric matrix `[M, M]`, in half the time of `inv` unless rounding has made it indefinite."""
+    triangle, failed = torch.linalg.cholesky_ex(pivot)
+    return torch.linalg.inv(pivot) if failed else torch.cholesky_inverse(triangle)
 
 
 def solve_factorised(inverses: list[Array], below: Array, right: Array) -> Array:

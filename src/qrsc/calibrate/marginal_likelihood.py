@@ -35,6 +35,8 @@ SPACING = 0.04  # of the gammas whose likelihoods are compared
 MAX_MOVE = 2.5 * SPACING
 MAX_MOVES = 8
 MAX_STEPS = 6  # Gauss-Newton steps at each gamma
+# Of the scene. Lower ones mostly fail at first, and each failure costs a factorisation.
+INITIAL_DAMPING = 5.0
 COST_TOLERANCE = 0.05  # decrease of the weighted cost at which these have converged
 # Parts of the clip, and strips of the picture from left to right, whose disagreement contributes to the standard error.
 # On 56 simulated clips, errors go with these and with the curvature; the noise of a cell over the change of the motion
@@ -174,7 +176,7 @@ def _converged(
     The matrix, factorised at a gamma nearby, is set up again only when its step does not lower the cost: that takes
     five times as long as a step, and a matrix set up at every step needs about as many steps.
     """
-    damping = 0.01
+    damping = INITIAL_DAMPING
     for _ in range(MAX_STEPS):
         step = gauss_newton_step(model, fit, evaluation, factors, damping, (False, True), fixed_weights=True)
         if step is None:

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
+from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.estimate import (
     GLOBAL_GAMMA,
@@ -76,8 +80,13 @@ def checked_readout(
     motions: ClipMotions, *, scan: Scan | None = None, either_axis: bool = False, around: float | None = None
 ) -> Calibration:
     """The readout of a clip, tested by its halves; arguments as for `estimate_readout`."""
-    whole = estimate_readout(motions, scan=scan, either_axis=either_axis, around=around)
-    return tested_by_halves(whole, motions, known_scan=scan is not None)
+    estimate = partial(estimate_readout, motions, scan=scan, either_axis=either_axis, around=around)
+    if either_axis:  # which halves do not choose, but take from the whole
+        return tested_by_halves(estimate(), motions, known_scan=scan is not None)
+    # The halves one after the other beside the whole: on two cores, 0.8 of the time that all three take in turn.
+    with at_most_threads(1), ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
+        halves = thread.submit(_estimated_halves, motions, scan)
+        return _compared_with_halves(estimate(), halves.result())
 
 
 def tested_by_halves(whole: Calibration, motions: ClipMotions, *, known_scan: bool) -> Calibration:
@@ -90,16 +99,30 @@ def tested_by_halves(whole: Calibration, motions: ClipMotions, *, known_scan: bo
         motions: from which it was made.
         known_scan: whether the scan was given, so that halves have to keep it.
     """
-    middle = motions.pairs // 2
-    if not whole.measured or INTERVAL * whole.error > WIDE or whole.altered or middle < MIN_PAIRS:
+    if not _is_testable(whole):
         return whole
     # Halves are free to choose the direction, but not the axis: that needs more frames.
     sideways = Readout(0.0, whole.scan).sideways != (motions.size[0] > motions.size[1])
-    halves = [
-        estimate_readout(half, scan=whole.scan if sideways or known_scan else None)
-        for half in (motions.part(0, middle), motions.part(middle, motions.pairs))
-    ]
-    if not all(half.measured for half in halves):
+    halves = _estimated_halves(motions, whole.scan if sideways or known_scan else None)
+    return _compared_with_halves(whole, halves)
+
+
+def _is_testable(whole: Calibration) -> bool:
+    """Whether halves could tell more about a clip."""
+    return whole.measured and INTERVAL * whole.error <= WIDE and not whole.altered
+
+
+def _estimated_halves(motions: ClipMotions, scan: Scan | None) -> list[Calibration]:
+    """The readout from either half of a clip; none from one that is too short for halves."""
+    middle = motions.pairs // 2
+    if middle < MIN_PAIRS:
+        return []
+    return [estimate_readout(motions.part(*ends), scan=scan) for ends in ((0, middle), (middle, motions.pairs))]
+
+
+def _compared_with_halves(whole: Calibration, halves: Sequence[Calibration]) -> Calibration:
+    """An estimate with an interval that is wide enough for what the halves of the clip differ by."""
+    if not _is_testable(whole) or not halves or not all(half.measured for half in halves):
         return whole
     both = _compared(halves, whole.scan)
     # The Birge ratio. The variance between two halves, each vaguer than the whole, would be too uncertain to add.

@@ -12,6 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from qrsc.backend.memory import keep_freed_memory
+from qrsc.backend.prefetch import background
 from qrsc.backend.progress import CancelToken, Progress, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
@@ -24,7 +25,7 @@ from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.clip_plan import LONG_RUN, QUICKER, in_bytes, in_words
 from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
-from qrsc.video.concurrent_io import concurrent_io
+from qrsc.video.concurrent_io import concurrent_io, waiting_frames
 from qrsc.video.edges import CROPPED, Edges, choose_edges
 from qrsc.video.pass_through import can_pass_through, pass_through
 from qrsc.video.planning import estimated_bytes, plan_clip
@@ -234,14 +235,21 @@ def _correct_clip(
             target = BothTargets(stack.enter_context(beside), target)
         stage = Stage("correcting", source.frames, job.progress, job.cancel)
         waiting: deque[SourceFrame] = deque()
-        with concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on):
+
+        def check(both: tuple[SourceFrame, Corrected]) -> None:
+            with corrector.seconds.of("check"):
+                run.add(both[0].frame, both[1], restarts=both[0].restarts)
+
+        with (
+            concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on),
+            background(check, waiting_frames(source.size)) as pass_to_check,
+        ):
             for corrected in corrector.stream(frames):
                 frame = waiting.popleft()
                 pass_on(_picture(corrected, frame, edges, compared=job.compare is not None))
                 job.tally.add(corrected)
                 if not corrector.changes_nothing:
-                    with corrector.seconds.of("check"):
-                        run.add(frame.frame, corrected, restarts=frame.restarts)
+                    pass_to_check((frame, corrected))
                 stage.advance()
                 if job.tally.frames == WARMED_UP:
                     _announce(job, corrector, edges, stage.now())

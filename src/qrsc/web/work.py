@@ -35,6 +35,9 @@ from qrsc.video.slowmo import slowmo_video
 from qrsc.video.source import clip_info
 from qrsc.web.settings import PREVIEW_SECONDS, Settings, compare_name, output_name
 
+# Of the flow of a preview, which saves a third of its processor time. Points that are followed through 60 frames of a
+# street then bend by 0.335 px from frame to frame, with flow at full size by 0.334 px.
+PREVIEW_SCALE = 0.5
 STILLS = 11  # gammas, from 0 to 1
 LONGEST_PICTURE = 1280  # pixels of a side of the first frame
 THUMBNAIL = 320
@@ -114,15 +117,16 @@ def stills(source: Path, folder: Path, scan: Scan | None) -> dict[str, Any]:
 
 
 def preview(source: Path, folder: Path, settings: Settings, watch: Watch) -> dict[str, Any]:
-    """Two seconds by the fast preset, before and after, as videos that browsers play."""
+    """Two seconds by the fast preset with flow at half size, before and after, as videos that browsers play."""
     info = clip_info(source)
     part: dict[str, Any] = {"start": _preview_start(info, settings.start), "duration": PREVIEW_SECONDS}
+    more = part | FOR_BROWSERS | {"scale": PREVIEW_SCALE, "encoder_preset": "ultrafast"}
     quick = Settings(**asdict(settings) | {"preset": "fast", "beside": False})
     before = source
     if part["start"] > 0.0 or not _starts_at_zero(info) or not plays_in_browsers(source, info):
         before = folder / "before.mp4"
         _as_it_is(source, before, part, watch)
-    result, timeline = _corrected(source, folder / "after.mp4", quick, info, watch, folder, part | FOR_BROWSERS)
+    result, timeline = _corrected(source, folder / "after.mp4", quick, info, watch, folder, more)
     return _report(result, timeline, settings, info) | {"before": before.name, "after": "after.mp4"}
 
 
