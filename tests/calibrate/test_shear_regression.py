@@ -8,7 +8,7 @@ import pytest
 
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.estimate import estimate_readout
-from qrsc.calibrate.shear_regression import contradicting_slope, shear_slopes
+from qrsc.calibrate.shear_regression import contradicting_slope, shear_change, shear_slopes
 
 Shaken = Callable[..., ClipMotions]
 
@@ -74,3 +74,28 @@ def test_a_clip_that_no_readout_fits_is_recognised_as_stabilised(shaken: Shaken)
     assert slope is not None
     assert slope.gamma > 1.3
     assert contradicting_slope(shaken(0.9, pairs=60, seed=4), 1.0, np.inf) is None
+
+
+def test_the_shear_of_a_global_shutter_changes_by_noise_only(shaken: Shaken) -> None:
+    clip = shaken(0.0, pairs=60, seed=1)
+    assert shear_change(clip) < 0.05  # 0.02
+    assert shear_change(shaken(0.6, pairs=60, seed=1)) > 1.0  # 1.9
+    down = (clip.position[..., 1] - clip.position[..., 1].mean()) / clip.size[0]  # [P, C]
+    lean = np.where(np.arange(60) % 2, 1.0, -1.0)[:, None]  # pixels from top to bottom
+    sheared = replace(clip, shift=clip.shift + np.stack([lean * down, np.zeros_like(down)], -1))
+    assert shear_change(sheared) == pytest.approx(2.0, abs=0.05)
+    assert shear_change(clip.part(0, 1)) == 0.0
+
+
+def test_a_vague_global_shutter_is_not_found_where_shear_changes(
+    shaken: Shaken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip = shaken(0.0, pairs=60, seed=1)
+    monkeypatch.setattr("qrsc.calibrate.estimate.shear_change", lambda motions: 0.9)
+    assert estimate_readout(clip).is_global  # within an interval of 0.024 to either side
+    monkeypatch.setattr("qrsc.calibrate.estimate.SHARP_GLOBAL", 0.02)
+    found = estimate_readout(clip)
+    assert not found.determined
+    assert found.altered
+    assert "moves as with a global shutter, but its shear changes by 0.9 px from frame to frame" in found.reason
+    assert (found.least, found.high) == (-1.0, 1.0)

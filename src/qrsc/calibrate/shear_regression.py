@@ -11,7 +11,8 @@ from the motions of the frames around it. Nothing is shared with the camera mode
 One gamma has to explain all frequencies. A stabilised picture has lost a part of its motion between frames, more of it
 the faster it is, but its rows still show the motion of the camera: its shear is too large, most of all for fast motion.
 The jumps of a re-timed picture have no shear. Either way, the regression and the camera model, which weigh slow and
-fast motion differently, contradict each other.
+fast motion differently, contradict each other. Where too little motion is left to regress on, a stabilised clip looks
+like one with a global shutter, but for a shear that changes from frame to frame.
 """
 
 from __future__ import annotations
@@ -65,6 +66,15 @@ def shear_slopes(motions: ClipMotions) -> list[Slope]:
         if kept.sum() >= MIN_PAIRS:
             slopes.append(_regression(_filtered(acceleration, band)[kept], _filtered(shear[inner], band)[kept]))
     return slopes
+
+
+def shear_change(motions: ClipMotions) -> float:
+    """By how many pixels, from top to bottom, the shear of the picture typically changes from frame to frame.
+
+    With a global shutter, near things shear a picture as well, but mostly in the same way for a while.
+    """
+    _, shear, _ = _linear_motions(motions)
+    return float(np.median(np.hypot(*np.diff(shear, axis=0).T))) if motions.pairs > 1 else 0.0
 
 
 def contradicting_slope(motions: ClipMotions, gamma: float, error: float) -> Slope | None:

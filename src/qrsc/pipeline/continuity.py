@@ -38,6 +38,11 @@ class PairMotion:
     late: Tensor
 
     @property
+    def middle(self) -> Tensor:
+        """Between the two, `[2]`."""
+        return 0.5 * (self.early + self.late)
+
+    @property
     def change(self) -> float:
         """How much it changes while a frame is read."""
         return float((self.late - self.early).norm())
@@ -82,4 +87,9 @@ def is_discontinuous(
     # Bands are compared within a frame, over this time, and from one pair to the next, over the rest of the interval.
     within = (1.0 - 1.0 / BANDS) * max(gamma, SHORTEST_READOUT)
     limit = LEAST_STEP + LARGEST_CHANGE * (1.0 - within) / within * max(known)
-    return min(steps) > limit * (1.0 if len(steps) == 2 else ONE_SIDED)
+    if before is None or after is None:
+        return min(steps) > ONE_SIDED * limit
+    # Where near things fill one band, the change within a frame may look too small. But a motion halfway between those
+    # before and after it goes on, however fast it changes.
+    apart = float((pair.middle - 0.5 * (before.middle + after.middle)).norm())
+    return min(*steps, apart) > limit
