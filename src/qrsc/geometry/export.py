@@ -18,7 +18,8 @@ from torch import Tensor
 from qrsc.backend.device import choose_device
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.calibrate.grey_frames import open_clip
-from qrsc.geometry.camera_motion import CameraMotion, find_camera_motion
+from qrsc.geometry.camera_motion import CameraMotion
+from qrsc.geometry.find_motion import find_camera_motion
 from qrsc.geometry.formats import gsplat_views, gyroflow_log, kalibr_chain, odm_settings, require_fps
 from qrsc.geometry.row_poses import read_poses, row_poses
 from qrsc.image.resize import in_pixels_of, resized_field
