@@ -15,7 +15,7 @@ from qrsc.geometry.corner_tracks import LONGEST, CornerTracker, CornerTracks
 from qrsc.geometry.rotations import rotation_matrices, rotation_vectors
 from qrsc.timing import Readout
 
-SIZE, FRAMES, FOCAL = (240, 320), 50, 260.0  # more frames than a track is long: two blocks of knots
+SIZE, FRAMES, FOCAL = (240, 320), 44, 260.0  # more frames than a track is long: two blocks of knots
 MIDDLE = np.array([159.5, 119.5])
 
 
@@ -58,7 +58,7 @@ def tracks_of(motion: CameraMotion, *, points: int = 300, wrong: float = 0.0, no
     for step in range(LONGEST):
         frame = begin + step
         pixel = seen
-        for _ in range(6):  # the row decides on the time, and the time on the row
+        for _ in range(3):  # the row decides on the time, and the time on the row
             time = at_rows(pixel, frame)
             there = place + step * drift - motion.positions(time)
             y = np.einsum("nji,nj->ni", motion.rotations(time), there)

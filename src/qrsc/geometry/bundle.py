@@ -28,7 +28,7 @@ Numbers = npt.NDArray[np.int64]
 
 SPACING = 1.0  # frame intervals from one knot to the next
 COORDINATES = 6  # of a knot: turn and shift
-MARGIN = 3  # knots before the first frame
+MARGIN = 2  # knots before the first frame
 BLOCK = int(LONGEST / SPACING) + SUPPORT + 2  # knots; a track that begins in one block ends in the next at the latest
 # Standard deviations of second differences of the turn (radians) and of the shift (typical depths), and of both
 # themselves: what the clip does not determine stays as it was given.
@@ -105,8 +105,8 @@ def observed(
         frames: how many there are in the clip.
     """
     first, basis = bspline_values(times / SPACING)
-    knots = int(np.ceil(frames / SPACING)) + 2 * MARGIN + SUPPORT
-    blocks = -(-knots // BLOCK) + 1  # one more, for tracks that begin in the last
+    knots = MARGIN + int(np.ceil((frames + 1) / SPACING)) + SUPPORT // 2
+    blocks = -(-knots // BLOCK)
     filters = white_filters(np.repeat([TURN_STD**2, SHIFT_STD**2], 3))
     precision = path_precision(filters, blocks, BLOCK)
     every = np.arange(BLOCK * COORDINATES)

@@ -164,20 +164,19 @@ def _reduced(known: Observed, bundle: Bundle, linear: Linearised, weight: Array,
         tracks = slice(*np.searchsorted(owner, [number, number + 1]))
         ends = np.append(known.starts, len(known.track))
         mine = slice(ends[tracks.start], ends[tracks.stop])
-        first = known.first[mine] - number * BLOCK
-        by_points = _dense(
-            points.by_pose[mine], known.basis[mine], first, known.track[mine] - tracks.start, tracks.stop - tracks.start
-        )
-        local = _banded(square[mine], known.basis[mine], first)
-        local -= product(np.ascontiguousarray(by_points.T), by_points)
+        first, span = known.first[mine] - number * BLOCK, min(2, blocks - number)
+        poses = (known.basis[mine], first, span * BLOCK)
+        track = known.track[mine] - tracks.start
+        by_points = _dense(points.by_pose[mine], track, tracks.stop - tracks.start, *poses)
+        transposed = np.ascontiguousarray(by_points.T)
+        local = _banded(square[mine], *poses) - product(transposed, by_points)
         here, there = slice(None, size), slice(size, None)
         diagonal[number] += local[here, here]
-        diagonal[number + 1] += local[there, there]
-        below[number] += local[there, here]
+        if span == 2:
+            diagonal[number + 1] += local[there, there]
+            below[number] += local[there, here]
         for target, values in ((right, points.right), (border, points.by_focal)):
-            target[number : number + 2] -= product(
-                np.ascontiguousarray(by_points.T), values[tracks].reshape(-1, 1)
-            ).reshape(2, size)
+            target[number : number + span] -= product(transposed, values[tracks].reshape(-1, 1)).reshape(span, size)
     corner = float((weight[:, None] * linear.by_focal**2).sum() - (points.by_focal**2).sum())
     corner_right = float((weight[:, None] * linear.by_focal * linear.residual).sum())
     return _Reduced(
@@ -203,23 +202,23 @@ def _prior_gradient(known: Observed, bundle: Bundle) -> Array:
     return gradient
 
 
-def _banded(square: Array, basis: Array, first: Numbers) -> Array:
-    """Normal matrix `[2 U, 2 U]` of poses, from that of each observation `[o, 6, 6]` and its splines."""
+def _banded(square: Array, basis: Array, first: Numbers, count: int) -> Array:
+    """Normal matrix `[6 k, 6 k]` of `count` knots, from that of each observation `[o, 6, 6]` and its splines."""
     order = np.argsort(first, kind="stable")
     knots, starts = np.unique(first[order], return_index=True)
     square, basis = square[order], basis[order]
-    matrix = np.zeros((2 * BLOCK, COORDINATES, 2 * BLOCK, COORDINATES))
+    matrix = np.zeros((count, COORDINATES, count, COORDINATES))
     for one in range(SUPPORT):
         for other in range(SUPPORT):
             products = (basis[:, one] * basis[:, other])[:, None, None] * square
             matrix[knots + one, :, knots + other] += np.add.reduceat(products, starts)
-    return matrix.reshape(2 * UNKNOWNS, 2 * UNKNOWNS)
+    return matrix.reshape(count * COORDINATES, -1)
 
 
-def _dense(by_pose: Array, basis: Array, first: Numbers, track: Numbers, count: int) -> Array:
-    """Derivatives `[3 t, 2 U]` of `count` whitened points by the path, from those of each observation `[o, 3, 6]`."""
-    matrix = np.zeros((count, 2 * BLOCK, POINT, COORDINATES))
+def _dense(by_pose: Array, track: Numbers, tracks: int, basis: Array, first: Numbers, count: int) -> Array:
+    """Derivatives `[3 t, 6 k]` of whitened points by `count` knots, from those of each observation `[o, 3, 6]`."""
+    matrix = np.zeros((tracks, count, POINT, COORDINATES))
     for knot in range(SUPPORT):
-        # An observation of a track has times of its own, but two may share their first knot.
+        # Two observations of a track may share their first knot.
         np.add.at(matrix, (track, first + knot), basis[:, knot, None, None] * by_pose)
-    return matrix.transpose(0, 2, 1, 3).reshape(count * POINT, 2 * UNKNOWNS)
+    return matrix.transpose(0, 2, 1, 3).reshape(tracks * POINT, -1)
