@@ -12,6 +12,7 @@ from qrsc.geometry.bundle import Bundle, Observed
 from qrsc.geometry.bundle_steps import adjusted
 from qrsc.geometry.camera_motion import CameraMotion
 from qrsc.geometry.corner_tracks import LONGEST, CornerTracker, CornerTracks
+from qrsc.geometry.motion_report import motion_text
 from qrsc.geometry.rotations import rotation_matrices, rotation_vectors
 from qrsc.timing import Readout
 
@@ -89,6 +90,7 @@ def test_the_drift_of_a_path_is_corrected() -> None:
     assert error < 0.02  # degrees; 0.006
     assert found.tracks > 200
     assert found.focal == FOCAL  # it was given
+    assert not set(found.weak) & set(range(12, FRAMES - 6))  # tracks begin at random: few reach the ends
     predicted = np.degrees(found.standard_errors(np.arange(0.0, FRAMES, 2.0))[:, :3])
     assert 0.3 < float(np.sqrt((predicted**2).sum(1).mean())) / error < 5.0
 
@@ -97,6 +99,16 @@ def test_the_focal_length_is_found_with_the_path() -> None:
     true = given_motion(Readout(0.8))
     guess = replace(true, focal=1.05 * FOCAL, focal_given=False)
     assert adjusted_motion(guess, tracks_of(true, noise=0.05)).focal == pytest.approx(FOCAL, rel=0.01)
+
+
+def test_frames_without_connection_are_named() -> None:
+    true = given_motion(Readout(0.8))
+    tracks = tracks_of(true, noise=0.05)
+    kept = (tracks.frame < 20) | (tracks.frame > 22)
+    parted = CornerTracks(tracks.position[kept], tracks.frame[kept], tracks.track[kept]).split(np.array([21]))
+    found = adjusted_motion(true, parted)
+    assert {19, 20, 21, 22} <= set(found.weak)
+    assert "hardly anything can be followed" in motion_text(found)
 
 
 def test_too_few_tracks_leave_the_path_as_it_is() -> None:

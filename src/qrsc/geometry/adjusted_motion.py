@@ -25,6 +25,8 @@ MOST = 1_000_000  # observations; of more, tracks are left out evenly
 # what moves by itself, or is followed badly, is mostly in one region.
 REGIONS = (2, 3)
 REFITTING = 4  # steps
+# Frames are weakly connected by fewer points than this, or than this part of what is usual in the clip.
+FEW, FEW_PART = 20, 0.15
 # How many times larger errors are than this says, on six simulated hand-held clips: errors of regions are correlated.
 CORRELATION = 2.5
 
@@ -50,6 +52,7 @@ def adjusted_motion(motion: CameraMotion, tracks: CornerTracks) -> CameraMotion:
         focal=found.focal,
         depth=float(np.median(found.inverse_depth)),
         tracks=tracks.number,
+        weak=_weak_frames(known, found, tracks, motion.frames),
     )
 
 
@@ -66,6 +69,15 @@ def _observed(motion: CameraMotion, tracks: CornerTracks) -> Observed:
         focal=motion.focal,
         frames=motion.frames,
     )
+
+
+def _weak_frames(known: Observed, found: Bundle, tracks: CornerTracks, frames: int) -> tuple[int, ...]:
+    """Frames from which few tracks that fit the path lead to the next frame."""
+    fitting = model.weights(model.residuals(known, found), found.noise) > 0.25
+    leads = (np.diff(tracks.track) == 0) & (np.diff(tracks.frame) == 1) & fitting[:-1] & fitting[1:]
+    counts = np.bincount(tracks.frame[:-1][leads], minlength=frames - 1)[: frames - 1]
+    few = counts < max(FEW, FEW_PART * float(np.median(counts)))
+    return tuple(np.flatnonzero(few).tolist())
 
 
 def _regions_left_out(known: Observed) -> list[npt.NDArray[np.bool_]]:

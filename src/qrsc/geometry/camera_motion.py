@@ -44,6 +44,8 @@ class CameraMotion:
         noise: standard deviation of the motion of a cell, px.
         tracks: how many points were followed over many frames, to correct the drift of angles that are summed up from
             frame to frame; 0 if there were too few.
+        weak: numbers of the frames to whose next one hardly any of these points lead, because something near fills the
+            picture. Angles on both sides of them are hardly connected, which the standard errors do not cover.
     """
 
     path: Array
@@ -57,6 +59,7 @@ class CameraMotion:
     size: tuple[int, int]
     noise: float
     tracks: int = 0
+    weak: tuple[int, ...] = ()
 
     @property
     def times(self) -> Array:

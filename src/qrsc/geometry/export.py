@@ -134,6 +134,11 @@ def _text(
                 f"focal length found with the motion: {motion.focal:.0f} px. Angles are in proportion to it: give "
                 "--focal if it is known"
             )
+        if motion.weak:
+            say(
+                f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak[0]} to "
+                f"{motion.weak[-1]}): the rotation is uncertain there"
+            )
         return gyroflow_log(motion, clip.source.name)
     if format == "kalibr":
         return kalibr_chain(clip.readout, require_fps(clip.fps), clip.size, focal)

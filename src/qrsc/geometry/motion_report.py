@@ -35,6 +35,11 @@ def motion_text(motion: CameraMotion) -> str:
         if motion.tracks
         else "too few points can be followed over many frames: angles are summed up from frame to frame, and drift"
     )
+    if motion.weak:
+        lines.append(
+            f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak[0]} to "
+            f"{motion.weak[-1]}): angles before and after may differ by more than the standard errors say"
+        )
     lines += [
         f"{name}: over {span:.2f}° (standard error {error:.3f}°)"
         for name, span, error in zip(ROTATION, spans, errors, strict=True)
@@ -64,6 +69,7 @@ def motion_figures(motion: CameraMotion) -> dict[str, object]:
         "focal": motion.focal,
         "focal_given": motion.focal_given,
         "tracks": motion.tracks,
+        "weak_frames": list(motion.weak),
         "time": times.tolist(),
         "rotation_vector": rotation_vectors(rotations).tolist(),
         "rotation_standard_error": motion.standard_errors(times)[:, :3].tolist(),
