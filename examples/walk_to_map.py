@@ -244,7 +244,8 @@ def score(found: pycolmap.Reconstruction | None, clip: Clip) -> Score | None:
     if found is None or found.num_reg_images() < 4:
         return None
     numbers, rotations, centres = [], [], []
-    for image in found.images.values():
+    # In the order of time: the length of the camera's path depends on it.
+    for image in sorted(found.images.values(), key=lambda each: each.name):
         if image.has_pose:
             numbers.append(int(Path(image.name).stem))
             pose = image.cam_from_world()

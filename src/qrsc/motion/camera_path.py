@@ -2,9 +2,9 @@
 
 A parabola per pixel is known at three instants: the pixel's own exposure and the two that the flows lead to. It cannot
 follow what a shaking hand does in between. But rows are exposed one after the other, so the pixels of a few frames
-together have seen the camera at every instant. `qrsc.motion.path_fit` fits the path to all of their flows. It is a cubic
-spline over time of four states: a shift in x and y, a roll and a scale. A pixel then moves with the path, and by a
-parabola of its own for the residual: depth, moving objects, a lens.
+together have seen the camera at every instant. `qrsc.motion.path_fit` fits the path to all of their flows. It is a
+cubic spline over time of four states: a shift in x and y, a roll and a scale. A pixel then moves with the path, and by
+a parabola of its own for the residual: depth, moving objects, a lens.
 
 Convention
     A state of the path is `(across, down, roll, scale)` in pixels, the last two at a distance of half the frame's
