@@ -19,10 +19,6 @@ WINDOW, MARGIN = 40, 3
 POINTS = 400  # from a frame to the next
 FEWEST = 8  # a path has four coordinates; with fewer points from a frame to the next it is not fitted
 FURTHEST = 2.0  # frame intervals; displacements over longer times are not used
-# Each point has a steady velocity of its own beyond the path: its parallax. It is found by turns with the path, this
-# many times. Without it, the first and last frames of simulated walks are off by half as much again.
-ROUNDS = 4
-STEADY_PULL = 0.3  # of these velocities towards 0, in units of a displacement's squared time
 
 
 class PathWindow(NamedTuple):
@@ -66,43 +62,12 @@ def _pairs(observations: Observations) -> Tensor:
 def _path(observations: Observations, pairs: Tensor, start: float, end: float, readout: Readout) -> CameraPath | None:
     begun = observations.start[pairs]
     within = pairs[(begun >= start - MARGIN) & (begun < end + MARGIN)]
-    chosen = []
+    equations = []
     for frame in torch.unique(observations.start[within]).tolist():
-        some = within[observations.start[within] == frame][:POINTS]
-        if len(some) >= FEWEST:
-            chosen.append((frame, some))
-    if not chosen:
-        return None
-    path = None
-    equations = [_equations(observations, some, frame, start, readout) for frame, some in chosen]
-    parallax = [torch.zeros_like(each.shift) for each in equations]
-    for _ in range(ROUNDS):
-        remaining = [each._replace(shift=each.shift - own) for each, own in zip(equations, parallax, strict=True)]
-        path = fit_path(remaining, observations.position.detach())
-        velocity = _beyond(observations, within, PathWindow(start, end, path), readout)  # [T, 2]
-        for own, (_, some) in zip(parallax, chosen, strict=True):
-            moved = velocity[observations.track[some]] * _passed(observations, some)[:, None]
-            own[0, : moved.numel()] = moved.flatten().to(own)
-    return path
-
-
-def _passed(observations: Observations, pairs: Tensor) -> Tensor:
-    """The times `[Q]` from observations to their successors, float64."""
-    alpha, start = observations.alpha.detach(), observations.start
-    return ((start[pairs + 1] - start[pairs]) + (alpha[pairs + 1] - alpha[pairs])).double()
-
-
-def _beyond(observations: Observations, pairs: Tensor, window: PathWindow, readout: Readout) -> Tensor:
-    """The mean velocity `[T, 2]` of each track beyond a path, in float64; 0 for tracks without any of the pairs."""
-    position, time = observations.position.detach(), _passed(observations, pairs)
-    along = window.of_points(observations, pairs, readout)
-    assert along is not None  # the window has a path
-    followed = along.displacement_at(time.to(position).reshape(1, 1, -1))[0, :, 0].t()
-    left = (position[pairs + 1] - position[pairs] - followed).double() * time[:, None]
-    track = observations.track[pairs]
-    summed = left.new_zeros(int(observations.track[-1]) + 1, 2).index_add_(0, track, left)
-    squares = left.new_zeros(len(summed), 1).index_add_(0, track, time.square()[:, None])
-    return summed / (squares + STEADY_PULL)
+        chosen = within[observations.start[within] == frame][:POINTS]
+        if len(chosen) >= FEWEST:
+            equations.append(_equations(observations, chosen, frame, start, readout))
+    return fit_path(equations, observations.position.detach()) if equations else None
 
 
 def _equations(
