@@ -22,6 +22,7 @@ from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.fit_camera import INITIAL_INVERSE_FOCAL_SQUARED, INITIAL_NOISE
 from qrsc.calibrate.gauss_newton import FROZEN_DAMPING, gauss_newton_step, minimise
 from qrsc.calibrate.grey_frames import ClipSource
+from qrsc.calibrate.inverse_depth import GRID
 from qrsc.calibrate.path_prior import autoregressive_filters
 from qrsc.geometry.adjusted_motion import adjusted_motion
 from qrsc.geometry.camera_motion import CameraMotion
@@ -64,6 +65,7 @@ def find_camera_motion(
         inverse = None if focal is None else (half / focal) ** 2
         turned = _downwards(motions, readout)
         model = CameraModel(turned, TRANSLATION)
+        model.depth.prior_mean = _turned_ground(model.depth.prior_mean, readout)
         fit = _fitted(model, readout, inverse)
         spread = [_refitted(model, turned, fit, group) for group in range(GROUPS)]
         found = half / math.sqrt(max(fit.inverse_focal_squared, 1e-4))
@@ -146,6 +148,16 @@ def _downwards(motions: ClipMotions, readout: Readout) -> ClipMotions:
     """The motions turned so that the scan runs downwards."""
     turned = motions.transposed() if readout.sideways else motions
     return turned.flipped() if readout.backwards else turned
+
+
+def _turned_ground(prior_mean: Array, readout: Readout) -> Array:
+    """The prior mean of inverse depths `[G]` in turned motions, in which the near ground is not below any more."""
+    rows, columns = GRID
+    ground = prior_mean.reshape(rows, columns)[:, 0]  # from the upper edge of the picture to the lower
+    if readout.sideways:
+        across = np.interp((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows, ground)
+        return np.tile(across, rows)
+    return np.repeat(ground[::-1], columns) if readout.backwards else prior_mean
 
 
 def _turned_back(path: Array, readout: Readout) -> Array:
