@@ -1,14 +1,19 @@
 """From a simulated rolling-shutter walk to a map: COLMAP with raw, corrected and true keypoints, and with frames.
 
-    python examples/walk_to_map.py OUT --scenes 10 --frames 16
+    python examples/walk_to_map.py OUT --scenes 10
 
 For each scene it renders a clip, finds features and matches with pycolmap, and maps the scene with
 
-    raw         the keypoints as the rolling shutter saw them
-    corrected   the same keypoints after `qrsc points`
-    true        the same keypoints moved by the simulator's exact field: what no correction can beat
-    frames      features of frames that `qrsc.correct` has straightened
     global      features of true global-shutter frames
+    raw         features of the rolling-shutter frames, as they were seen
+    corrected   the same after `qrsc points`
+    flow        the same, each corrected by dense optical flow alone
+    true        the same, moved by the simulator's exact field: what no correction can beat
+    frames      features of frames that `qrsc.correct` has straightened
+
+Random scenes include some that cannot be mapped at all: without parallax, or filled by things that move. A scene is
+used if true global-shutter frames alone give a map with all frames and poses within `MOST_ROTATION` and
+`MOST_POSITION`; the others are named in the table. All ways share the options and the random seeds of the mapper.
 
 Poses are compared with the simulator's, at the instant of the middle row, after the best similarity transform. OUT gets
 `table.md`, `errors.png` (pose errors scene by scene) and `clouds.png` (the points of the first scene from above).
@@ -17,7 +22,10 @@ Poses are compared with the simulator's, at the instant of the middle row, after
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,16 +36,21 @@ import torch
 
 import qrsc
 from qrsc.geometry.colmap_database import correct_database
+from qrsc.geometry.image_flow import correct_with_images
+from qrsc.points import Lens
 from qrsc.simulate.paint.library import texture_library
 from qrsc.simulate.render.rows import render_gs, render_rs
 from qrsc.simulate.render.truth import correction_field
 from qrsc.simulate.scene.worlds import World, sample_scenes
 from qrsc.warp import sample
 
-WAYS = ("raw", "corrected", "true", "frames", "global")
+WAYS = ("global", "raw", "corrected", "flow", "true", "frames")
+MOST_ROTATION, MOST_POSITION = 0.25, 2.0  # degrees, and per cent of the camera's path
+SEED = 0
 COLOURS = {
     "raw": (40, 40, 220),
     "corrected": (200, 120, 20),
+    "flow": (60, 170, 220),
     "true": (40, 160, 40),
     "frames": (180, 60, 180),
     "global": (90, 90, 90),
@@ -54,8 +67,7 @@ class Clip:
     focal: float
     rotations: np.ndarray  # [N, 3, 3], world to camera
     positions: np.ndarray  # [N, 3]
-    fields: list[torch.Tensor]  # [2, H, W], true correction fields
-    visible: list[torch.Tensor]
+    fields: list[torch.Tensor]  # [2, H, W], true correction fields, once they are rendered
 
 
 @dataclass(frozen=True)
@@ -69,27 +81,36 @@ class Score:
     position: float  # median over frames, per cent of the length of the camera's path
 
 
-def render(folder: Path, seed: int, style: str, gamma: float, frames: int, size: tuple[int, int]) -> Clip:
-    """Render rolling-shutter, straightened and global-shutter frames of a random world."""
+def create(folder: Path, seed: int, style: str, gamma: float, frames: int, size: tuple[int, int]) -> tuple[Clip, World]:
+    """A random world and its camera."""
     generator = torch.Generator().manual_seed(seed)
     textures = texture_library(generator, resolution=256)
     speed = 0.025 * size[1]  # pixels per frame interval
-    world: World = sample_scenes(1, size, style, generator, textures=textures, frames=frames, speed=speed)
+    world = sample_scenes(1, size, style, generator, textures=textures, frames=frames, speed=speed)
     readout = qrsc.Readout(gamma)
     times = torch.arange(frames, dtype=torch.float64) + readout.instant("middle")
     rotations, positions = world.camera.pose(times)
-    rolling, fields, visible = [], [], []
-    for number in range(frames):
-        rolling.append(render_rs(world.scene, readout, number)[0])
-        field, seen = correction_field(world.scene, readout, number, float(times[number]))
-        fields.append(field[0])
-        visible.append(seen[0])
-        _write(folder / "global" / f"{number:04d}.png", render_gs(world.scene, float(times[number]))[0])
-        _write(folder / "raw" / f"{number:04d}.png", rolling[-1])
-    for number, straight in enumerate(qrsc.correct(torch.stack(rolling), readout, preset="fast")):
-        _write(folder / "frames" / f"{number:04d}.png", straight)
     focal = float(world.camera.focal(times[:1])[0, 0])
-    return Clip(folder, readout, size, focal, rotations[0].numpy(), positions[0].numpy(), fields, visible)
+    return Clip(folder, readout, size, focal, rotations[0].numpy(), positions[0].numpy(), []), world
+
+
+def render_global(clip: Clip, world: World) -> None:
+    """Render true global-shutter frames."""
+    for number in range(len(clip.positions)):
+        frame = render_gs(world.scene, number + clip.readout.instant("middle"))[0]
+        _write(clip.folder / "global" / f"{number:04d}.png", frame)
+
+
+def render_rolling(clip: Clip, world: World) -> None:
+    """Render rolling-shutter frames and their true correction fields, and straighten the frames."""
+    rolling = []
+    for number in range(len(clip.positions)):
+        rolling.append(render_rs(world.scene, clip.readout, number)[0])
+        field, _ = correction_field(world.scene, clip.readout, number, number + clip.readout.instant("middle"))
+        clip.fields.append(field[0])
+        _write(clip.folder / "raw" / f"{number:04d}.png", rolling[-1])
+    for number, straight in enumerate(qrsc.correct(torch.stack(rolling), clip.readout, preset="fast")):
+        _write(clip.folder / "frames" / f"{number:04d}.png", straight)
 
 
 def _write(path: Path, frame: torch.Tensor) -> None:
@@ -98,21 +119,58 @@ def _write(path: Path, frame: torch.Tensor) -> None:
     cv2.imwrite(str(path), pixels[..., ::-1])
 
 
-def build_databases(clip: Clip) -> dict[str, Path]:
-    """The database of each way, with matches that are not yet verified."""
-    databases = {way: clip.folder / f"{way}.db" for way in WAYS}
-    for way in ("raw", "frames", "global"):
-        _features_and_matches(databases[way], clip.folder / way, clip)
-    correct_database(databases["raw"], databases["corrected"], clip.readout)
-    shutil.copyfile(databases["raw"], databases["true"])
-    with pycolmap.Database.open(databases["true"]) as database:
-        for number, image in enumerate(sorted(database.read_all_images(), key=lambda each: each.name)):
-            keypoints = database.read_keypoints(image.image_id)
-            places = torch.from_numpy(keypoints[:, :2] - 0.5).t().unsqueeze(1)
-            keypoints[:, :2] += sample(clip.fields[number].float(), places).image[:, 0].t().numpy()
-            database.update_keypoints(image.image_id, keypoints)
+def build_database(clip: Clip, way: str) -> Path:
+    """The database of one way, with matches that are not yet verified; those of moved keypoints need that of `raw`."""
+    database, raw = clip.folder / f"{way}.db", clip.folder / "raw.db"
+    if way in ("raw", "frames", "global"):
+        _features_and_matches(database, clip.folder / way, clip)
+    elif way == "corrected":
+        correct_database(raw, database, clip.readout)
+    else:
+        shutil.copyfile(raw, database)
+        _move_keypoints(database, _by_flow if way == "flow" else _by_field, clip)
+    return database
+
+
+def _move_keypoints(
+    path: Path, move: Callable[[list[np.ndarray], list[str], Clip], list[np.ndarray]], clip: Clip
+) -> None:
+    """Move all keypoints `[K, 2]` of a database; pixel centres lie at integers for `move`, at halves in COLMAP."""
+    with pycolmap.Database.open(path) as database:
+        images = sorted(database.read_all_images(), key=lambda each: each.name)
+        keypoints = [database.read_keypoints(image.image_id) for image in images]
+        places = [each[:, :2].astype(np.float64) - 0.5 for each in keypoints]
+        for image, each, moved in zip(
+            images, keypoints, move(places, [image.name for image in images], clip), strict=True
+        ):
+            each[:, :2] = moved + 0.5
+            database.update_keypoints(image.image_id, each)
         database.clear_two_view_geometries()
-    return databases
+
+
+def _by_field(places: list[np.ndarray], names: list[str], clip: Clip) -> list[np.ndarray]:
+    moved = []
+    for each, field in zip(places, clip.fields, strict=True):
+        shift = sample(field.float(), torch.from_numpy(each).float().t().unsqueeze(1)).image[:, 0].t()
+        moved.append(each + shift.numpy())
+    return moved
+
+
+def _by_flow(places: list[np.ndarray], names: list[str], clip: Clip) -> list[np.ndarray]:
+    height, width = clip.size
+    lens = Lens.from_colmap("SIMPLE_PINHOLE", [clip.focal, width / 2, height / 2])
+    moved = [each.copy() for each in places]
+    correct_with_images(
+        [clip.folder / "raw" / name for name in names],
+        [(float(number), lens, each) for number, each in enumerate(places)],
+        moved,
+        [np.zeros(len(each), dtype=np.int64) for each in places],
+        clip.readout,
+        at="middle",
+        flow="dis",
+        cancel=None,
+    )
+    return moved
 
 
 def _features_and_matches(path: Path, images: Path, clip: Clip) -> None:
@@ -146,17 +204,39 @@ def reconstruct(database: Path, images: Path, output: Path) -> pycolmap.Reconstr
         opened.clear_two_view_geometries()
     lines = [" ".join(names[number] for number in pycolmap.pair_id_to_image_pair(pair)) for pair in numbers]
     pairs.write_text("\n".join(lines) + "\n")
-    pycolmap.verify_matches(database, pairs)
+    pycolmap.set_random_seed(SEED)
+    verification = pycolmap.TwoViewGeometryOptions()
+    verification.ransac.random_seed = SEED
+    verification.ransac.max_error = 1.5
+    pycolmap.verify_matches(database, pairs, verification)
+    maps = pycolmap.incremental_mapping(database, images, output, mapper_options())
+    return max(maps.values(), key=lambda each: each.num_reg_images()) if maps else None
+
+
+def mapper_options() -> pycolmap.IncrementalPipelineOptions:
+    """Options for short clips of a camera with a known focal length.
+
+    Chosen with true keypoints of other scenes. A walk or a drive moves ahead by little, which is the hardest way to
+    begin a map: with COLMAP's own limits, maps of true keypoints end with all frames registered and poses off by 5
+    degrees.
+    """
     options = pycolmap.IncrementalPipelineOptions()
+    options.random_seed = SEED
+    options.num_threads = 1
+    options.multiple_models = False
     options.ba_refine_focal_length = False
     options.ba_refine_extra_params = False
-    options.num_threads = 1
-    # A walk or a drive moves ahead, which is the hardest way to begin a map.
+    options.mapper.abs_pose_refine_focal_length = False
+    options.mapper.abs_pose_refine_extra_params = False
     options.mapper.init_max_forward_motion = 1.0
     options.mapper.init_min_tri_angle = 2.0
-    options.multiple_models = False
-    maps = pycolmap.incremental_mapping(database, images, output, options)
-    return max(maps.values(), key=lambda each: each.num_reg_images()) if maps else None
+    options.mapper.init_max_error = 1.5
+    options.mapper.filter_min_tri_angle = 0.5
+    options.mapper.filter_max_reproj_error = 2.0
+    options.triangulation.min_angle = 0.5
+    options.triangulation.complete_max_reproj_error = 2.0
+    options.triangulation.merge_max_reproj_error = 2.0
+    return options
 
 
 def score(found: pycolmap.Reconstruction | None, clip: Clip) -> Score | None:
@@ -164,7 +244,8 @@ def score(found: pycolmap.Reconstruction | None, clip: Clip) -> Score | None:
     if found is None or found.num_reg_images() < 4:
         return None
     numbers, rotations, centres = [], [], []
-    for image in found.images.values():
+    # In the order of time: the length of the camera's path depends on it.
+    for image in sorted(found.images.values(), key=lambda each: each.name):
         if image.has_pose:
             numbers.append(int(Path(image.name).stem))
             pose = image.cam_from_world()
@@ -198,15 +279,35 @@ def _nearest_rotation(matrix: np.ndarray) -> np.ndarray:
     return left @ np.diag([1.0, 1.0, np.linalg.det(left @ right)]) @ right
 
 
+Scores = dict[str, Score | None]
+Maps = dict[str, pycolmap.Reconstruction | None]
+
+
+def usable(value: Score | None, frames: int) -> bool:
+    """Whether a scene can be mapped at all, from the score of its true global-shutter frames."""
+    return (
+        value is not None
+        and value.registered == frames
+        and value.rotation < MOST_ROTATION
+        and value.position < MOST_POSITION
+    )
+
+
 def run_scene(
-    folder: Path, seed: int, *, style: str, gamma: float, frames: int, size: tuple[int, int]
-) -> tuple[dict[str, Score | None], dict[str, pycolmap.Reconstruction | None]]:
-    """All ways of one scene."""
-    clip = render(folder, seed, style, gamma, frames, size)
-    scores, maps = {}, {}
-    for way, database in build_databases(clip).items():
+    folder: Path, seed: int, *, style: str, gamma: float, frames: int, size: tuple[int, int], always: bool = False
+) -> tuple[Scores, Maps]:
+    """All ways of one scene; `global` alone if it is not usable, unless `always`."""
+    clip, world = create(folder, seed, style, gamma, frames, size)
+    scores: Scores = {}
+    maps: Maps = {}
+    render_global(clip, world)
+    for way in WAYS:
+        if way == "raw":
+            if not (always or usable(scores["global"], frames)):
+                break
+            render_rolling(clip, world)
         images = clip.folder / (way if way in ("frames", "global") else "raw")
-        maps[way] = reconstruct(database, images, clip.folder / f"map-{way}")
+        maps[way] = reconstruct(build_database(clip, way), images, clip.folder / f"map-{way}")
         scores[way] = score(maps[way], clip)
     return scores, maps
 
@@ -214,35 +315,42 @@ def run_scene(
 # --- what is written ---
 
 
-def table(results: list[tuple[str, dict[str, Score | None]]]) -> str:
-    """A table in Markdown: each scene and way, and the medians over the scenes."""
+def table(results: list[tuple[str, Scores]]) -> str:
+    """A table in Markdown: each scene and way, and the medians over the scenes; a map that failed is infinitely bad."""
     lines = [
         "| scene | keypoints | frames | points | reprojection px | rotation ° | position % |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, scores in results:
+        if len(scores) == 1:
+            value = scores["global"]
+            found = "no map" if value is None else _figures(value)
+            lines.append(f"| {name} | global; not used | {found} |" + (" | | | |" if value is None else ""))
+            continue
         for way, value in scores.items():
-            if value is None:
-                lines.append(f"| {name} | {way} | no map | | | | |")
-            else:
-                lines.append(
-                    f"| {name} | {way} | {value.registered} | {value.points} | {value.reprojection:.3f} | "
-                    f"{value.rotation:.3f} | {value.position:.2f} |"
-                )
+            found = "no map | | | |" if value is None else _figures(value)
+            lines.append(f"| {name} | {way} | {found} |")
+    used = [scores for _, scores in results if len(scores) > 1]
     for way in WAYS:
-        values = [scores[way] for _, scores in results if scores[way] is not None]
-        if values:
-            medians = [float(np.median([getattr(v, key) for v in values])) for key in vars(values[0])]
-            lines.append(
-                f"| **median** | {way} | {medians[0]:g} | {medians[1]:g} | {medians[2]:.3f} | {medians[3]:.3f} | "
-                f"{medians[4]:.2f} |"
-            )
+        if used:
+            values = [scores[way] or Score(0, 0, math.inf, math.inf, math.inf) for scores in used]
+            middle = Score(*(float(np.median([getattr(each, key) for each in values])) for key in vars(values[0])))
+            lines.append(f"| **median of {len(used)}** | {way} | {_figures(middle)} |")
     return "\n".join(lines) + "\n"
 
 
-def error_plot(results: list[tuple[str, dict[str, Score | None]]]) -> np.ndarray:
+def _figures(value: Score) -> str:
+    return (
+        f"{value.registered:g} | {value.points:g} | {value.reprojection:.3f} | "
+        f"{value.rotation:.3f} | {value.position:.2f}"
+    )
+
+
+def error_plot(results: list[tuple[str, Scores]]) -> np.ndarray:
     """Rotation errors above, position errors below, one group of bars per scene, on a logarithmic scale."""
-    width, height = 90 + 100 * len(results), 320
+    results = [(name, scores) for name, scores in results if len(scores) > 1]
+    step = 22 + 16 * len(WAYS)
+    width, height = max(90 + step * len(results), 820), 320
     panels = []
     for key, title, limits in (
         ("rotation", "rotation error, degrees", (0.003, 10.0)),
@@ -261,12 +369,12 @@ def error_plot(results: list[tuple[str, dict[str, Score | None]]]) -> np.ndarray
                 if value is None:
                     continue
                 share = np.clip(np.log10(max(getattr(value, key), limits[0]) / limits[0]) / span, 0, 1)
-                x = 70 + 100 * index + 16 * place
+                x = 70 + step * index + 16 * place
                 cv2.rectangle(
                     panel, (x, int(height - 40 - (height - 80) * share)), (x + 12, height - 40), COLOURS[way], -1
                 )
             cv2.putText(
-                panel, name, (70 + 100 * index, height - 22), cv2.FONT_HERSHEY_SIMPLEX, 0.36, (0, 0, 0), 1, cv2.LINE_AA
+                panel, name, (70 + step * index, height - 22), cv2.FONT_HERSHEY_SIMPLEX, 0.36, (0, 0, 0), 1, cv2.LINE_AA
             )
         cv2.putText(panel, title, (60, 20), cv2.FONT_HERSHEY_SIMPLEX, 0.45, (0, 0, 0), 1, cv2.LINE_AA)
         panels.append(panel)
@@ -277,7 +385,7 @@ def error_plot(results: list[tuple[str, dict[str, Score | None]]]) -> np.ndarray
     return np.concatenate(panels)
 
 
-def clouds(maps: dict[str, pycolmap.Reconstruction | None], side: int = 420) -> np.ndarray:
+def clouds(maps: Maps, side: int = 420) -> np.ndarray:
     """The points of each map from above, in the camera frame of its first image, with the camera's path in black."""
     panels = []
     for way in ("raw", "corrected", "true"):
@@ -303,13 +411,14 @@ def clouds(maps: dict[str, pycolmap.Reconstruction | None], side: int = 420) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--scenes", type=int, default=10)
+    parser.add_argument("--scenes", type=int, default=10, help="how many usable ones")
     parser.add_argument("--first", type=int, default=0, help="number of the first scene")
-    parser.add_argument("--frames", type=int, default=16)
+    parser.add_argument("--frames", type=int, default=12)
     parser.add_argument("--size", type=int, nargs=2, default=(480, 640), metavar=("H", "W"))
     chosen = parser.parse_args()
-    results = []
-    for index in range(chosen.first, chosen.first + chosen.scenes):
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    results: list[tuple[str, Scores]] = []
+    for index in itertools.count(chosen.first):
         style = ("walking", "driving")[index % 2]
         gamma = 0.4 + 0.6 * (index % 5) / 4
         name = f"{index} {style[:4]} {gamma:.2f}"
@@ -318,10 +427,14 @@ def main() -> None:
             folder, 100 + index, style=style, gamma=gamma, frames=chosen.frames, size=tuple(chosen.size)
         )
         results.append((name, scores))
-        if len(results) == 1:
+        used = sum(len(each) > 1 for _, each in results)
+        if len(scores) > 1 and used == 1:
             cv2.imwrite(str(chosen.out / "clouds.png"), clouds(maps))
         (chosen.out / "table.md").write_text(table(results))
-        cv2.imwrite(str(chosen.out / "errors.png"), error_plot(results))
+        if used:
+            cv2.imwrite(str(chosen.out / "errors.png"), error_plot(results))
+        if used == chosen.scenes:
+            break
     print((chosen.out / "table.md").read_text())
 
 

@@ -13,9 +13,9 @@ import torch
 from typer.testing import CliRunner
 
 from qrsc.cli.app import app
-from qrsc.geometry.camera_motion import rotation_matrices
 from qrsc.geometry.export import export_clip
 from qrsc.geometry.formats import gsplat_views, kalibr_chain, odm_settings
+from qrsc.geometry.rotations import rotation_matrices
 from qrsc.geometry.row_poses import FramePoses, row_poses
 from qrsc.media.image_folder import read_frame, write_frame
 from qrsc.timing import SCANS, Readout

@@ -25,21 +25,23 @@ def example() -> ModuleType:
 
 
 def test_the_example_at_a_small_size(example: ModuleType, tmp_path: Path) -> None:
-    scores, maps = example.run_scene(tmp_path, 100, style="walking", gamma=0.8, frames=6, size=(240, 320))
+    scores, maps = example.run_scene(tmp_path, 100, style="walking", gamma=0.8, frames=6, size=(240, 320), always=True)
     assert set(scores) == set(example.WAYS)
     # Six small frames are too few for poses to compare; the keypoints are not.
     keypoints = {}
-    for way in ("raw", "corrected", "true"):
+    for way in ("raw", "corrected", "flow", "true"):
         with pycolmap.Database.open(tmp_path / f"{way}.db") as database:
             keypoints[way] = np.concatenate([database.read_keypoints(number + 1)[:, :2] for number in range(6)])
     before, after = (np.hypot(*(keypoints[way] - keypoints["true"]).T) for way in ("raw", "corrected"))
     moved = (keypoints["corrected"] != keypoints["raw"]).any(1)
     assert moved.mean() > 0.5
     assert np.median(after[moved]) < 0.2 * np.median(before[moved])
+    by_flow = np.hypot(*(keypoints["flow"] - keypoints["true"]).T)
+    assert np.median(by_flow) < 0.5 * np.median(before)
     assert scores["corrected"] is not None
     assert scores["corrected"].registered == 6
     results = [("0", scores)]
-    assert "| **median** | corrected | 6 |" in example.table(results)
+    assert "| **median of 1** | corrected | 6 |" in example.table(results)
     assert example.error_plot(results).std() > 0
     assert example.clouds(maps).std() > 0
 

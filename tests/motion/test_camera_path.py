@@ -9,8 +9,9 @@ from torch import Tensor
 
 from qrsc.flow import FlowPair
 from qrsc.motion.along_path import borrow_acceleration, trajectory_along_path
-from qrsc.motion.camera_path import KNOTS, CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
+from qrsc.motion.camera_path import KNOTS, CameraPath, PathOfFrame
 from qrsc.motion.fill import TrustedFlow
+from qrsc.motion.path_fit import PathEquations, fit_path, path_equations
 from qrsc.motion.trajectory import Trajectory, correction_field, fit_trajectory
 from qrsc.pipeline import Corrector, TimedFrame
 from qrsc.pipeline import window as window_module

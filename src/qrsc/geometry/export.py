@@ -18,7 +18,8 @@ from torch import Tensor
 from qrsc.backend.device import choose_device
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.calibrate.grey_frames import open_clip
-from qrsc.geometry.camera_motion import CameraMotion, find_camera_motion
+from qrsc.geometry.camera_motion import CameraMotion
+from qrsc.geometry.find_motion import find_camera_motion
 from qrsc.geometry.formats import gsplat_views, gyroflow_log, kalibr_chain, odm_settings, require_fps
 from qrsc.geometry.row_poses import read_poses, row_poses
 from qrsc.image.resize import in_pixels_of, resized_field
@@ -132,6 +133,11 @@ def _text(
             say(
                 f"focal length found with the motion: {motion.focal:.0f} px. Angles are in proportion to it: give "
                 "--focal if it is known"
+            )
+        if motion.weak:
+            say(
+                f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak[0]} to "
+                f"{motion.weak[-1]}): the rotation is uncertain there"
             )
         return gyroflow_log(motion, clip.source.name)
     if format == "kalibr":

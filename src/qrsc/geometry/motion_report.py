@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from qrsc.geometry.camera_motion import CameraMotion
-from qrsc.geometry.row_poses import rotation_vector
+from qrsc.geometry.rotations import rotation_vectors
 from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import write_frame
 
@@ -30,6 +30,16 @@ def motion_text(motion: CameraMotion) -> str:
     spans = np.ptp(degrees, axis=0)
     focal = f"focal length {motion.focal:.0f} px, {'given' if motion.focal_given else 'found with the motion'}"
     lines = [f"{motion.frames} frames, {focal}"]
+    lines.append(
+        f"{motion.tracks} points followed over many frames"
+        if motion.tracks
+        else "too few points can be followed over many frames: angles are summed up from frame to frame, and drift"
+    )
+    if motion.weak:
+        lines.append(
+            f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak[0]} to "
+            f"{motion.weak[-1]}): angles before and after may differ by more than the standard errors say"
+        )
     lines += [
         f"{name}: over {span:.2f}° (standard error {error:.3f}°)"
         for name, span, error in zip(ROTATION, spans, errors, strict=True)
@@ -58,8 +68,10 @@ def motion_figures(motion: CameraMotion) -> dict[str, object]:
         "scan": motion.readout.scan,
         "focal": motion.focal,
         "focal_given": motion.focal_given,
+        "tracks": motion.tracks,
+        "weak_frames": list(motion.weak),
         "time": times.tolist(),
-        "rotation_vector": [rotation_vector(each).tolist() for each in rotations],
+        "rotation_vector": rotation_vectors(rotations).tolist(),
         "rotation_standard_error": motion.standard_errors(times)[:, :3].tolist(),
         "position": motion.positions(times).tolist(),
         "position_standard_error": motion.standard_errors(times)[:, 3:].tolist(),
@@ -71,7 +83,7 @@ def write_motion_table(path: Path, motion: CameraMotion, *, per_frame: int = 1, 
     """A CSV file: time, rotation, position and zoom with standard errors, `per_frame` lines per frame interval."""
     times = motion.readout.instant("middle") + np.arange(motion.frames * per_frame) / per_frame
     rotations, errors = motion.rotations(times), motion.standard_errors(times)
-    columns = [times, *(np.stack([rotation_vector(each) for each in rotations]).T)]
+    columns = [times, *rotation_vectors(rotations).T]
     columns += [*motion.positions(times).T, motion.zoom(times), *errors.T]
     names = [
         "time",

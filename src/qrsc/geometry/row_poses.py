@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from qrsc.geometry.camera_motion import rotation_matrices
 from qrsc.geometry.colmap_database import frame_numbers, import_pycolmap
+from qrsc.geometry.rotations import rotation_matrices, rotation_vectors
 from qrsc.media.image_folder import natural_key
 from qrsc.timing import Instant, Readout
 
@@ -84,7 +84,7 @@ def _kinematics(poses: FramePoses, index: int) -> tuple[Array, Array]:
         if 0 <= other < len(poses.times) and abs(poses.times[other] - poses.times[index]) <= FURTHEST:
             turn = poses.rotations[index] @ poses.rotations[other].T  # from the other camera to this one
             way = poses.positions[other] - poses.positions[index]
-            near.append((poses.times[other] - poses.times[index], np.concatenate([rotation_vector(turn), way])))
+            near.append((poses.times[other] - poses.times[index], np.concatenate([rotation_vectors(turn), way])))
     if not near:
         return np.zeros(6), np.zeros(6)
     if len(near) == 1:
@@ -93,12 +93,3 @@ def _kinematics(poses: FramePoses, index: int) -> tuple[Array, Array]:
     (before, shift_before), (after, shift_after) = near
     acceleration = 2.0 * (shift_after / after - shift_before / before) / (after - before)
     return shift_after / after - 0.5 * acceleration * after, acceleration
-
-
-def rotation_vector(matrix: Array) -> Array:
-    """The vector `[3]` about which a rotation `[3, 3]` turns, with the angle as its length."""
-    skew = np.array([matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]])
-    sine, cosine = 0.5 * float(np.linalg.norm(skew)), 0.5 * (float(np.trace(matrix)) - 1.0)
-    angle = float(np.arctan2(sine, cosine))
-    vector: Array = 0.5 * skew if sine < 1e-9 else 0.5 * skew * (angle / sine)
-    return vector

@@ -15,33 +15,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from qrsc.image.pyramid_fill import fill_from_neighbours
 from qrsc.motion.consistency import MAX_FLOW, longest
+from qrsc.motion.velocity_samples import (
+    MIN_TIME,
+    SharedMotion,
+    beyond_shared,
+    divide,
+    dot,
+    sample_weights,
+    velocity_sample,
+    weighted_means,
+)
 from qrsc.timing import Readout
 
 ORDERS = {"linear": 1, "quadratic": 2, "cubic": 3}
 
-# Two exposures closer than this in time (in frame intervals; neighbours are about 1 apart) say nothing about the motion
-# between them. A point would have to move by more than 99 % of the scanned length to be exposed again so soon.
-MIN_TIME = 1e-2
 # Weight of an acceleration when it is filled from its surroundings, and the power with which the weight falls off as
 # less of the acceleration is known. The smaller the weight, the wider the surroundings.
 FILL_WEIGHT, FILL_POWER = 0.05, 4
 
 Step = TypeVar("Step", int, float)
-
-
-class SharedMotion(Protocol):
-    """A motion that the pixels of a frame share, such as the camera's: see `qrsc.motion.camera_path`."""
-
-    def displacement_at(self, time: Tensor | float, /) -> Tensor:
-        """The displacement of each pixel at a time after its exposure, `[..., 2, H, W]`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -173,15 +172,15 @@ def fit_displacements(
         two_sided = _fit_two(displacements, times, order, trusts, regularisation, shared, like_surroundings)
         if two_sided is not None:
             return two_sided
-    samples = [_velocity_sample(*each, shared) for each in zip(displacements, times, strict=True)]
-    weights, confidence = _weights(confidences, samples)
+    samples = [velocity_sample(*each, shared) for each in zip(displacements, times, strict=True)]
+    weights, confidence = sample_weights(confidences, samples)
     order = min(order, len(samples))
 
     valid = samples[0].usable
     for sample_ in samples[1:]:
         valid = valid & sample_.usable
     if order == 1:
-        _, (velocity,) = _weighted_means(weights, [[s.velocity for s in samples]])
+        _, (velocity,) = weighted_means(weights, [[s.velocity for s in samples]])
         return Trajectory(velocity, None, None, valid, confidence, shared)
 
     # Where two exposures coincide, the difference of their flows is noise and gives no acceleration.
@@ -193,26 +192,26 @@ def fit_displacements(
     valid = valid & distinct
 
     moments = [s.time for s in samples]
-    total, (mean_time, mean_velocity) = _weighted_means(weights, [moments, [s.velocity for s in samples]])
+    total, (mean_time, mean_velocity) = weighted_means(weights, [moments, [s.velocity for s in samples]])
     centred = [time - mean_time for time in moments]
     weighted = [weight * c for weight, c in zip(weights, centred, strict=True)]
-    spread = _dot(weighted, centred)
-    slope = _divide(_dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
+    spread = dot(weighted, centred)
+    slope = divide(dot(weighted, [s.velocity for s in samples]), spread + 4.0 * regularisation, distinct)
     if order == 2:
         own = Trajectory(mean_velocity - mean_time * slope, 2.0 * slope, None, valid, confidence, shared)
         return (
-            _like_surroundings(own, _divide(spread, spread + 4.0 * regularisation), mean_time)
+            _like_surroundings(own, divide(spread, spread + 4.0 * regularisation), mean_time)
             if like_surroundings
             else own
         )
 
     # The cubic term is the part of the squared time that neither the mean nor the slope explains.
-    mean_square = _divide(spread, total)
-    skew = _divide(_dot(weighted, [c * c for c in centred]), spread)
+    mean_square = divide(spread, total)
+    skew = divide(dot(weighted, [c * c for c in centred]), spread)
     curved = [c * c - mean_square - skew * c for c in centred]
     weighted = [weight * q for weight, q in zip(weights, curved, strict=True)]
-    cubic = _divide(
-        _dot(weighted, [s.velocity for s in samples]), _dot(weighted, curved) + 36.0 * regularisation, distinct
+    cubic = divide(
+        dot(weighted, [s.velocity for s in samples]), dot(weighted, curved) + 36.0 * regularisation, distinct
     )
     velocity = mean_velocity - mean_time * slope + cubic * (mean_time * (mean_time + skew) - mean_square)
     acceleration = 2.0 * (slope - cubic * (2.0 * mean_time + skew))
@@ -251,7 +250,7 @@ def _interpolate(
     if not (regular and longest(flow_prev) < MAX_FLOW and longest(flow_next) < MAX_FLOW):
         return None
     inverse = determinant.reciprocal()
-    flow_prev, flow_next = _own(flow_prev, time_prev, shared), _own(flow_next, time_next, shared)
+    flow_prev, flow_next = beyond_shared(flow_prev, time_prev, shared), beyond_shared(flow_next, time_next, shared)
     crossed_prev, crossed_next = time_next * flow_prev, time_prev * flow_next
     velocity = (time_next * crossed_prev - time_prev * crossed_next) * inverse
     acceleration = (crossed_prev - crossed_next) * (-2.0 * inverse)
@@ -294,7 +293,7 @@ def _fit_two(
     inverse = total.reciprocal()
     share, other_share = share * inverse, other_share * inverse
     best = torch.maximum(trust, other_trust)
-    flow, other_flow = _own(flow, time, shared), _own(other_flow, other_time, shared)
+    flow, other_flow = beyond_shared(flow, time, shared), beyond_shared(other_flow, other_time, shared)
     if order == 1:
         return Trajectory(torch.addcmul(share * flow, other_share, other_flow), None, None, everywhere, best, shared)
     mean_time = torch.addcmul(weight * time, other_weight, other_time) * inverse
@@ -326,70 +325,6 @@ def _like_surroundings(own: Trajectory, known: Tensor, mean_time: Tensor) -> Tra
     missing = (1.0 - known) * fill_from_neighbours(unpulled, FILL_WEIGHT * known**FILL_POWER)
     missing = torch.where(own.valid, missing, torch.zeros_like(missing))
     return replace(own, velocity=own.velocity - 0.5 * mean_time * missing, acceleration=own.acceleration + missing)
-
-
-def _own(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> Tensor:
-    """The residual of a flow `[..., 2, H, W]` over a time `[..., 1, H, W]` after a shared motion."""
-    return flow if shared is None else flow - shared.displacement_at(time)
-
-
-# --- the regression ---
-
-
-@dataclass(frozen=True)
-class _VelocitySample:
-    time: Tensor  # [..., 1, H, W], from this exposure to the other
-    velocity: Tensor  # [..., 2, H, W], mean velocity over that time
-    usable: Tensor  # [..., 1, H, W] bool
-
-
-def _velocity_sample(flow: Tensor, time: Tensor, shared: SharedMotion | None) -> _VelocitySample:
-    usable = (flow.abs().amax(-3, keepdim=True) < MAX_FLOW) & (time.abs() > MIN_TIME)  # False for NaN
-    # Replaced before dividing: a pixel that is not usable must not make a gradient NaN.
-    time = torch.where(usable, time, torch.ones_like(time))
-    flow = torch.where(usable, _own(flow, time, shared), torch.zeros_like(flow))
-    return _VelocitySample(time, flow / time, usable)
-
-
-def _weights(
-    confidences: Sequence[Tensor | None] | None, samples: list[_VelocitySample]
-) -> tuple[list[Tensor], Tensor]:
-    """The weight of each velocity sample, `[..., 1, H, W]`, and the largest confidence of each pixel.
-
-    Dividing a flow by its time also divides its error, so the weight of a sample contains the square of the time.
-    """
-    weights, best = [], torch.zeros_like(samples[0].time)
-    for sample_, confidence in zip(samples, confidences or [None] * len(samples), strict=True):
-        trust = sample_.usable.to(sample_.time.dtype)
-        if confidence is not None:
-            trust = trust * confidence
-        best = torch.maximum(best, trust)
-        weights.append(trust * sample_.time.square())
-    return weights, best
-
-
-def _weighted_means(weights: list[Tensor], quantities: list[list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
-    """The sum of the weights and the weighted mean of each quantity; zero where nothing has weight."""
-    total = weights[0]
-    for weight in weights[1:]:
-        total = total + weight
-    return total, [_divide(_dot(weights, quantity), total) for quantity in quantities]
-
-
-def _dot(first: list[Tensor], second: list[Tensor]) -> Tensor:
-    total = first[0] * second[0]
-    for a, b in zip(first[1:], second[1:], strict=True):
-        total = total + a * b
-    return total
-
-
-def _divide(numerator: Tensor, denominator: Tensor, where: Tensor | None = None) -> Tensor:
-    """The quotient, and 0 where the denominator (a sum of squares) vanishes or `where` is False."""
-    vanishing = denominator < 1e-8
-    if where is not None:
-        vanishing = vanishing | ~where
-    safe = torch.where(vanishing, torch.ones_like(denominator), denominator)
-    return torch.where(vanishing, torch.zeros_like(numerator), numerator / safe)
 
 
 def _check_arguments(

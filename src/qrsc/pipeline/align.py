@@ -4,7 +4,7 @@ Every function here is stateless and works on batches of clips. In the order in 
 
     trusted_flows    both flows of a pair of frames, with confidences
     prepared_flow    a flow that is filled where it is uncertain, if the motion model wants it so
-    path_equations   what these flows say about the camera path (`qrsc.motion.camera_path`)
+    path_equations   what these flows say about the camera path (`qrsc.motion.path_fit`)
     frame_motion     the trajectory of a frame, from its flows and the path
     align            frames warped to one instant, with their correction fields
 """

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from qrsc.motion.camera_path import CameraPath, PathEquations, PathOfFrame, fit_path, path_equations
+from qrsc.motion.camera_path import CameraPath, PathOfFrame
+from qrsc.motion.path_fit import PathEquations, fit_path, path_equations
 from qrsc.motion.trajectory import Trajectory
 from qrsc.pipeline.align import FrameFlows, FrameMotion, MotionModel, frame_motion
 from qrsc.pipeline.continuity import PairMotion

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qrsc.motion.camera_path import CameraPath, PathEquations, displacement_equations, fit_path
+from qrsc.motion.camera_path import CameraPath
+from qrsc.motion.path_fit import PathEquations, displacement_equations, fit_path
 from qrsc.motion.point_path import PathOfPoints
 from qrsc.points.observations import Observations
 from qrsc.timing import Readout

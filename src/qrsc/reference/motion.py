@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from qrsc.motion.consistency import MAX_FLOW, MIN_CONFIDENCE
-from qrsc.motion.trajectory import MIN_TIME, Trajectory
+from qrsc.motion.trajectory import Trajectory
+from qrsc.motion.velocity_samples import MIN_TIME
 from qrsc.reference.pixels import as_pictures, assembled, pixels_of, read
 from qrsc.timing import Readout
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from qrsc.image.colour import luma
 from qrsc.image.resize import resized_picture
-from qrsc.motion.camera_path import COLUMNS
+from qrsc.motion.path_fit import COLUMNS
 from qrsc.timing import Readout
 
 Grey = npt.NDArray[np.uint8]

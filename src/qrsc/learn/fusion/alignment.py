@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qrsc.flow import ConfidentFlows, FlowEstimator, FlowPair, find_flows
 from qrsc.fusion import AlignedFrames
-from qrsc.motion.camera_path import fit_path, path_equations
+from qrsc.motion.path_fit import fit_path, path_equations
 from qrsc.motion.trajectory import Trajectory
 from qrsc.names import AlignmentMotion as AlignmentMotion
 from qrsc.names import Interpolation
