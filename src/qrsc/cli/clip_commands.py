@@ -119,11 +119,17 @@ def run(work: Callable[..., VideoResult], verb: str, arguments: Mapping[str, Any
 
     given = dict(arguments)
     progress, quiet = given.pop("progress"), given.pop("quiet")
-    options = {_RENAMED.get(name, name): value for name, value in given.items() if name not in ("fast", "best")}
-    options["preset"] = chosen_preset(given["fast"], given["best"])
+    options = library_options(given)
     with reporting("none" if quiet else progress) as report:
         result = work(**options, progress=report, on_note=None if quiet else echo_note)
     show_result(result, verb, as_json=progress == "json", quiet=quiet)
+
+
+def library_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the library that options of a command stand for."""
+    options = {_RENAMED.get(name, name): value for name, value in given.items() if name not in ("fast", "best")}
+    options["preset"] = chosen_preset(given["fast"], given["best"])
+    return options
 
 
 def chosen_preset(fast: bool, best: bool) -> PresetName:

@@ -43,7 +43,8 @@ _OF_THE_PACKETS = ("bps", "number_of_bytes", "_statistics")
 _NO_PICTURE_TYPE = 0
 _GLOBAL_HEADER = 1 << 22  # FFmpeg's flag of encoders
 _HEADERS_IN_PACKETS = ("mpegts",)
-SEGMENT_FORMAT = "nut"  # of parts of a video: it takes every codec and every unit of time
+# Parts of a video are kept in NUT, which takes most codecs and every unit of time, and changes no packet.
+_NOT_IN_NUT = ("prores", "prores_aw", "prores_ks", "dnxhd", "cfhd")
 _LARGEST_UNIT = 2**31 - 1
 _RGB, _BT709, _LIMITED_RANGE = 0, 1, 1
 
@@ -305,7 +306,7 @@ def open_segment(path: Path, encoding: Encoding, size: tuple[int, int], info: Cl
     rate, time_base = _times(None, None, info)
     with (
         _readable_errors(path, encoding, size),
-        pyav().open(file_url(path), "w", format=SEGMENT_FORMAT) as container,
+        pyav().open(file_url(path), "w", format=segment_format(encoding)) as container,
     ):
         writer = VideoWriter(container, replace(encoding, tag=""), info, size)
         writer.add_video(rate, time_base, None)
@@ -313,6 +314,11 @@ def open_segment(path: Path, encoding: Encoding, size: tuple[int, int], info: Cl
             writer.repeat_headers()
         yield writer
         writer.finish()
+
+
+def segment_format(encoding: Encoding) -> str:
+    """FFmpeg's name of the format that a part of a video is kept in."""
+    return "mov" if encoding.encoder in _NOT_IN_NUT else "nut"
 
 
 @contextmanager
