@@ -65,7 +65,7 @@ class RayCluster:
         device: that corrects.
 
     Raises:
-        ModuleNotFoundError: Ray is not installed.
+        ValueError: Ray is not installed.
         ConnectionError: there is no cluster at the address.
     """
 
@@ -149,7 +149,7 @@ def imported_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ModuleNotFoundError(
+        raise ValueError(
             f"a cluster needs Ray, which cannot be imported ({error}): pip install 'qrsc[cluster]'. Without --ray, "
             "processes on this machine do the work."
         ) from error

@@ -162,7 +162,7 @@ def _opened(name: Name) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise ModuleNotFoundError(
+        raise ValueError(
             f"{name} is not a path on this machine; other storage needs fsspec: pip install 'qrsc[storage]'."
         ) from error
     try:
