@@ -5,6 +5,9 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ from qrsc.farm.executor import ENDED, MOST_TRIES
 from qrsc.farm.tasks import Outcome, Task
 from qrsc.names import DeviceName
 
-LOOKED = 2.0  # seconds between two looks at how many frames the actors have done
+ASKED = 2.0  # seconds after which an actor is asked again how many frames it has done
+STUCK = 30.0  # seconds without an answer after which an actor is given up: there is no room to start it again
+START = 300.0  # seconds in which the first actor has to start
 THREADS = 2  # of an actor that is not told
 
 
@@ -37,6 +42,7 @@ class Actor:
 
         where = f"node {ray.get_runtime_context().get_node_id()[:8]}"
         with self._one_at_a_time:
+            self._frames = 0
             try:
                 value = perform(task, Desk(Path(self._scratch.name), self._advance))
             except OutOfMemoryError as error:
@@ -48,7 +54,7 @@ class Actor:
         return Outcome(number, value, where=where)
 
     def frames(self) -> int:
-        """How many frames it has corrected."""
+        """How many frames of its task it has corrected."""
         return self._frames
 
     def _advance(self) -> None:
@@ -66,7 +72,7 @@ class RayCluster:
 
     Raises:
         ValueError: Ray is not installed.
-        ConnectionError: there is no cluster at the address.
+        ConnectionError: there is no cluster at the address, or no room on it.
     """
 
     def __init__(self, address: str | None, workers: int | None, threads: int | None, device: DeviceName) -> None:
@@ -79,69 +85,116 @@ class RayCluster:
         each = threads or (THREADS if resources.get("CPU", 1) >= 2 * THREADS else 1)
         count = workers or max(1, gpus or int(resources.get("CPU", 1)) // each)
         needs = {"num_gpus": 1, "num_cpus": 1} if gpus else {"num_gpus": 0, "num_cpus": each}
-        # Ray gives a task of an actor that ended to the same actor, started again, here or on another node.
-        remote = ray.remote(Actor).options(
+        # Ray starts an actor again that ended, here or on another node, and gives it its task once more.
+        self._actor = ray.remote(Actor).options(
             **needs, max_restarts=-1, max_task_retries=MOST_TRIES - 1, max_concurrency=2
         )  # a second thread, for `frames`
-        self._free = [remote.remote(each) for _ in range(count)]
-        self._count = count
-        self._actors = list(self._free)
-        self._under_way: dict[Any, tuple[int, Any]] = {}
-        self._frames: dict[Any, int] = {}
-        self._looks: dict[Any, Any] = {}
-        self._looked = 0.0
+        self._threads = each
+        self._starting: dict[Any, Any] = {}  # actors, by the question whether they are there
+        self._free: list[Any] = []
+        self._queued: deque[tuple[int, Task]] = deque()
+        self._under_way: dict[Any, _Begun] = {}
+        self._frames_done = 0
+        for _ in range(count):
+            self._start()
+        self._take_in(START)
+        if not self._free:
+            self.close()
+            raise ConnectionError(
+                f"no worker could be started in {START:.0f} s: each needs {needs}, and the cluster has {resources}."
+            )
 
     @property
     def slots(self) -> int:
-        return self._count
+        return max(1, len(self._free) + len(self._under_way))
 
     @property
     def frames(self) -> int:
-        self._look()
-        return sum(self._frames.values())
+        return self._frames_done + sum(begun.frames for begun in self._under_way.values())
 
     def submit(self, number: int, task: Task) -> None:
-        actor = self._free.pop()
-        self._under_way[actor.perform.remote(number, task)] = (number, actor)
+        self._queued.append((number, task))
+        self._begin()
 
     def outcomes(self, seconds: float) -> list[Outcome]:
+        self._take_in(0.0)
+        self._look()
+        self._begin()
         if not self._under_way:
+            time.sleep(seconds)
             return []
         ready, _ = self._ray.wait(list(self._under_way), num_returns=1, timeout=seconds)
         found = []
         for reference in ready:
-            number, actor = self._under_way.pop(reference)
-            self._free.append(actor)
+            begun = self._under_way.pop(reference)
+            self._free.append(begun.actor)
             try:
-                found.append(self._ray.get(reference))
+                outcome: Outcome = self._ray.get(reference)
             except self._ray.exceptions.RayError as error:
                 reason = f"{ENDED} ({type(error).__name__})"
-                found.append(Outcome(number, error=reason, died=True, restarts=MOST_TRIES, where="the cluster"))
+                outcome = Outcome(begun.number, error=reason, died=True, restarts=MOST_TRIES, where="the cluster")
+            self._frames_done += begun.frames
+            found.append(outcome)
         return found
 
+    def _start(self) -> None:
+        actor = self._actor.remote(self._threads)
+        self._starting[actor.frames.remote()] = actor
+
+    def _take_in(self, seconds: float) -> None:
+        """Count on the actors that have started; those that the cluster has no room for may come later."""
+        if self._starting:
+            ready, _ = self._ray.wait(list(self._starting), num_returns=1, timeout=seconds)
+            self._free += [self._starting.pop(reference) for reference in ready]
+
+    def _begin(self) -> None:
+        while self._queued and self._free:
+            number, task = self._queued.popleft()
+            actor = self._free.pop()
+            self._under_way[actor.perform.remote(number, task)] = _Begun(number, task, actor)
+
     def _look(self) -> None:
-        """Ask the actors now and then how many frames they have done, and wait for none of them."""
-        if time.monotonic() - self._looked < LOOKED:
-            return
-        self._looked = time.monotonic()
-        if self._looks:
-            ready, _ = self._ray.wait(list(self._looks), num_returns=len(self._looks), timeout=0)
-            for reference in ready:
-                actor = self._looks.pop(reference)
-                try:
-                    self._frames[actor] = self._ray.get(reference)
-                except self._ray.exceptions.RayError:  # it is being started again
-                    continue
-        for actor in self._actors:
-            if actor not in self._looks.values():
-                self._looks[actor.frames.remote()] = actor
+        """Ask the actors how many frames they have done. One that does not answer is lost, perhaps with its node.
+
+        Its task goes to another one, and a new actor is asked for in its place.
+        """
+        for reference, begun in list(self._under_way.items()):
+            if begun.asked is None:
+                if time.monotonic() - begun.heard > ASKED:
+                    begun.asked = begun.actor.frames.remote()
+                continue
+            ready, _ = self._ray.wait([begun.asked], timeout=0)
+            if ready:
+                begun.asked = None
+                with suppress(self._ray.exceptions.RayError):  # it is being started again
+                    begun.frames = self._ray.get(ready[0])
+                    begun.heard = time.monotonic()
+            if time.monotonic() - begun.heard > STUCK:
+                del self._under_way[reference]
+                self._ray.kill(begun.actor)
+                self._start()
+                self._queued.appendleft((begun.number, begun.task))
 
     def close(self) -> None:
-        for actor in self._actors:
+        if not self._ray.is_initialized():
+            return
+        for actor in (*self._free, *self._starting.values(), *(begun.actor for begun in self._under_way.values())):
             self._ray.kill(actor)
-        self._actors = []
-        if self._started and self._ray.is_initialized():
+        self._free, self._starting, self._under_way = [], {}, {}
+        if self._started:
             self._ray.shutdown()
+
+
+@dataclass
+class _Begun:
+    """A task that an actor has begun; `asked` is a question to it that has no answer yet, `heard` when one came."""
+
+    number: int
+    task: Task
+    actor: Any
+    frames: int = 0
+    asked: Any = None
+    heard: float = field(default_factory=time.monotonic)
 
 
 def imported_ray() -> Any:
