@@ -25,8 +25,12 @@ from benchmarks._provenance import made_with
 from tests.farm.clips import GAMMA, hard_clip, short_clip, with_edit_list
 
 OPTIONS = ["--fast", "--gamma", str(GAMMA)]
-CODECS = [("libx264", ".mp4", {}), ("libx265", ".mkv", {"x265-params": "log-level=none"}), ("mpeg4", ".mp4", {"q": "3"}),
-          ("libvpx-vp9", ".webm", {"crf": "20", "b": "0", "cpu-used": "8"})]  # fmt: skip
+CODECS: list[tuple[str, str, dict[str, str]]] = [
+    ("libx264", ".mp4", {}),
+    ("libx265", ".mkv", {"x265-params": "log-level=none"}),
+    ("mpeg4", ".mp4", {"q": "3"}),
+    ("libvpx-vp9", ".webm", {"crf": "20", "b": "0", "cpu-used": "8"}),
+]
 LOSSLESS = ["--codec", "h264", "--crf", "0"]
 PROGRAM = [sys.executable, "-m", "qrsc"]
 

@@ -65,7 +65,7 @@ def with_edit_list(source: Path, path: Path, skipped: int) -> Path:
         kept = [*old.streams.video, *old.streams.audio]
         streams: dict[int, Any] = {s.index: new.add_stream_from_template(s, opaque=True) for s in kept}
         stamps = sorted(packet.pts for packet in old.demux(video=0) if packet.size and packet.pts is not None)
-        late = stamps[skipped] * old.streams.video[0].time_base
+        late = stamps[skipped] * Fraction(old.streams.video[0].time_base or 1)
         old.seek(0)
         for packet in old.demux(kept):
             if packet.size and packet.pts is not None and packet.dts is not None:
