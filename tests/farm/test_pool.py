@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from qrsc.farm.inputs import Clip
+import qrsc
 from qrsc.farm.manifest import read_lines
 from qrsc.farm.processes import ProcessPool
 from qrsc.farm.resources import Share, available_cores, available_memory, divide_machine
-from qrsc.farm.settings import Settings
-from qrsc.farm.tasks import ClipDone, ClipTask
-from qrsc.video.correction_options import CorrectionOptions
+from qrsc.farm.tasks import Outcome
 
 from ..videos import facts
-from .clips import GAMMA, short_clip
+from .clips import GAMMA, Inline, kinds, short_clip
 
 PATIENCE = 120.0  # seconds; a process takes five to start on a busy machine
 
@@ -41,35 +39,74 @@ def runs(process: int) -> bool:
     return state != "Z"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_killed_worker_is_replaced_and_a_second_death_is_told(tmp_path: Path) -> None:
-    source = short_clip(tmp_path / "clip.mkv", 10)
-    options = CorrectionOptions(gamma=GAMMA, preset="fast", motion="quadratic")
-    clip = Clip(str(source), str(tmp_path / "out.mkv"), "out.mkv")
-    task = ClipTask(clip=clip, folder=str(tmp_path / "work"), settings=Settings(options))
-    pool = ProcessPool([Share((), 1)])
+# A worker that starts at once: it answers with its task, fails at "bad", and waits for its end at "wait".
+LIGHT = """
+import os, pickle, sys, time
+def answer(kind, content):
+    pickle.dump((kind, content), sys.stdout.buffer)
+    sys.stdout.buffer.flush()
+if sys.argv[1] != "7":
+    answer("ready", os.getpid())
+while True:
     try:
-        pool.submit(1, task)
-        os.kill(pool.process_ids[0], signal.SIGKILL)
-        [outcome] = next(found for _ in range(1000) if (found := pool.outcomes(0.5)))
-        assert isinstance(outcome.value, ClipDone)
-        assert (outcome.restarts, pool.restarts, outcome.value.frames) == (1, 1, 10)
-        assert len(facts(tmp_path / "out.mkv").times) == 10
-        first = pool.process_ids[0]
-        pool.submit(2, task)
-        os.kill(first, signal.SIGKILL)
-        wait_for(lambda: not pool.outcomes(0.1) and pool.process_ids[0] != first, "no new process")
-        os.kill(pool.process_ids[0], signal.SIGKILL)
-        [outcome] = next(found for _ in range(1000) if (found := pool.outcomes(0.5)))
-        assert (outcome.died, outcome.restarts, outcome.value) == (True, 2, None)
+        number, task = pickle.load(sys.stdin.buffer) if sys.argv[1] != "7" else sys.exit(1)
+    except EOFError:
+        break
+    if task == "wait":
+        answer("frames", 3)
+        time.sleep(600)
+    answer("failed" if task == "bad" else "memory" if task == "large" else "done", (number, task))
+"""
+
+
+def light_pool(monkeypatch: pytest.MonkeyPatch, *cores: tuple[int, ...]) -> Any:
+    monkeypatch.setattr("qrsc.farm.processes.WORKER", (sys.executable, "-S", "-c", LIGHT))
+    return ProcessPool([Share(each, 1) for each in cores])
+
+
+def gathered(pool: ProcessPool, count: int) -> list[Outcome]:
+    """So many outcomes, in the order of the tasks."""
+    found: list[Outcome] = []
+    while len(found) < count:
+        found += pool.outcomes(5.0)
+    return sorted(found, key=lambda outcome: outcome.number)
+
+
+def test_a_killed_worker_is_replaced_and_a_second_death_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = light_pool(monkeypatch, (), ())
+    try:
+        pool.submit(1, "one")
+        pool.submit(2, "bad")
+        found = gathered(pool, 2)
+        assert [(each.value, each.error, each.died) for each in found] == [("one", "", False), (None, "bad", False)]
+        pool.submit(3, "large")
+        assert gathered(pool, 1)[0].died
+        pool.submit(4, "wait")
+        for deaths in (1, 2):
+            wait_for(lambda: not pool.outcomes(0.05) and pool.frames == 3, "the task did not begin")
+            busy = next(process for process in pool._processes if process.task is not None)
+            busy.popen.kill()
+            wait_for(lambda: pool.restarts == deaths or pool.outcomes(0.05), "the death was not noticed")  # noqa: B023
+        assert pool.restarts == 2
+        pool.submit(5, "after")
+        assert str(gathered(pool, 1)[0].value) == "after"
     finally:
-        last = pool.process_ids[0]
+        last = pool.process_ids
         pool.close()
-    assert not runs(last)
+    assert not any(runs(process) for process in last)
+
+
+def test_workers_that_never_start_end_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = light_pool(monkeypatch, (7,))
+    try:
+        with pytest.raises(OSError, match="end before they have begun"):
+            gathered(pool, 1)
+    finally:
+        pool.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_killed_driver_loses_what_was_in_flight_alone(tmp_path: Path) -> None:
+def test_a_killed_driver_loses_what_was_in_flight_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = short_clip(tmp_path / "clip.mkv", 120, options={"crf": "8", "g": "20"})
     out = tmp_path / "out"
     command = [
@@ -88,10 +125,13 @@ def test_a_killed_driver_loses_what_was_in_flight_alone(tmp_path: Path) -> None:
     wait_for(lambda: not any(runs(int(child)) for child in children), "a worker outlived its driver")
     before = segments()
     assert not list(out.glob("*.mkv"))
-    assert subprocess.run(command, check=True).returncode == 0
-    assert len(facts(out / "clip.mkv").times) == 120
+    executor = Inline(tmp_path / "scratch")
+    monkeypatch.setattr("qrsc.farm.batch._executor", lambda *given: executor)
+    options: dict[str, Any] = {"gamma": GAMMA, "preset": "fast", "motion": "quadratic", "segment": 20}
+    [result] = qrsc.batch(source, out, **options)
+    assert len(facts(Path(result.output)).times) == 120
     assert sorted(segments()) == list(range(6)), "each segment was corrected once, or was in flight"
-    assert len(before) >= 1
+    assert kinds(executor.done).count("segment") == 6 - len(before)
     assert not (out / ".qrsc-batch").exists()
 
 

@@ -82,7 +82,7 @@ def test_segments_are_what_one_run_writes(hard: Path, tmp_path: Path, suffix: st
 
 def test_an_edit_list_is_kept(hard: Path, tmp_path: Path) -> None:
     source = with_edit_list(hard, tmp_path / "edited.mp4", 12)
-    chosen = CorrectionOptions(gamma=GAMMA, preset="fast", codec="ffv1")
+    chosen = CorrectionOptions(gamma=GAMMA, preset="fast", motion="quadratic", codec="ffv1")
     whole, joined = tmp_path / "whole.mkv", tmp_path / "joined.mkv"
     assert correct_job(chosen.job(source, whole), chosen).frames == len(shaken(84)) - 12
     in_segments(source, joined, chosen)
@@ -91,7 +91,7 @@ def test_an_edit_list_is_kept(hard: Path, tmp_path: Path) -> None:
 
 def test_a_clip_that_gets_worse_is_noticed_in_its_first_segment(tmp_path: Path) -> None:
     source = short_clip(tmp_path / "clip.mkv", 60)
-    options = CorrectionOptions(gamma=GAMMA, scan="bottom-up", preset="fast", codec="ffv1")
+    options = CorrectionOptions(gamma=GAMMA, scan="bottom-up", preset="fast", motion="quadratic", codec="ffv1")
     job = options.job(source, tmp_path / "out.mkv")
     object.__setattr__(job, "ordered", False)  # as if the readout had been found
     table = frames_to_divide(job, LENGTH)
@@ -135,7 +135,7 @@ def test_a_range_is_read_as_in_the_whole(hard: Path) -> None:
 
 
 def test_what_cannot_be_divided_says_why(hard: Path, tmp_path: Path) -> None:
-    options = CorrectionOptions(gamma=GAMMA, preset="fast")
+    options = CorrectionOptions(gamma=GAMMA, preset="fast", motion="quadratic")
     with pytest.raises(FrameRangeError, match="it is short"):
         frames_to_divide(options.job(hard, tmp_path / "a.mp4"), 60)
     with pytest.raises(FrameRangeError, match="AVI files count frames"):

@@ -15,6 +15,7 @@ from qrsc.farm.executor import ENDED, MOST_TRIES
 from qrsc.farm.resources import Share
 from qrsc.farm.tasks import Outcome, Task
 
+WORKER = (sys.executable, "-m", "qrsc.farm.worker")
 PATIENCE = 10.0  # seconds in which a worker has to end when it is told to
 MOST_FALSE_STARTS = 3  # workers that may end before they were ready
 
@@ -118,7 +119,7 @@ class _Process:
         self.share, self.ready, self.frames, self.tries = share, False, 0, 0
         self.task: tuple[int, Task] | None = None
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "qrsc.farm.worker", share.core_names],
+            [*WORKER, share.core_names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **share.environment},
