@@ -8,7 +8,6 @@ import typer
 
 from qrsc.cli import clip_commands as clip
 from qrsc.cli.errors import echo_note, readable_errors
-from qrsc.cli.options import BorderOption, InstantOption, UnsureOption, WarpOption
 
 if TYPE_CHECKING:
     from qrsc.farm.run import BatchProgress, BatchResult
@@ -34,7 +33,7 @@ Options of the correction are those of qrsc correct, and hold for all clips. A s
 def batch(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUTS...", help="Videos, folders, patterns, lists (.txt).", show_default=False),
+        typer.Argument(metavar="INPUTS", help="Videos, folders, patterns, lists (.txt).", show_default=False),
     ],
     output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the results.")],
     workers: Annotated[
@@ -64,35 +63,18 @@ def batch(
     percent: clip.Percent = None,
     camera: clip.Camera = None,
     scan: clip.Scan = None,
-    at: Annotated[
-        InstantOption | None,
-        typer.Option(metavar="ROW", show_default=False, help="Show the first, middle* or last row's instant."),
-    ] = None,
-    strength: Annotated[
-        float,
-        typer.Option(metavar="FRACTION", min=0.0, max=1.0, show_default=False, help="How much to correct: 0 to 1*."),
-    ] = 1.0,
-    border: Annotated[
-        BorderOption,
-        typer.Option(metavar="HOW", show_default=False, help="fill*, crop, crop-only, repeat, transparent."),
-    ] = "fill",
-    margin: Annotated[
-        float,
-        typer.Option(metavar="FRACTION", show_default=False, help="What crop cuts off each side: 0.04*."),
-    ] = 0.04,
+    at: clip.At = None,
+    strength: clip.Strength = 1.0,
+    border: clip.Border = "fill",
+    margin: clip.Margin = 0.04,
     fast: clip.Fast = False,
     best: clip.Best = False,
     motion: clip.Motion = "path",
     fusion: clip.Fusion = None,
     denoise: clip.Denoise = False,
     flow: clip.Flow = None,
-    warp: Annotated[
-        WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")
-    ] = "invert",
-    unsure: Annotated[
-        UnsureOption,
-        typer.Option(metavar="NAME", show_default=False, help="Uncertain regions use linear* motion, or the input."),
-    ] = "linear",
+    warp: clip.Warp = "invert",
+    unsure: clip.Unsure = "linear",
     scale: clip.Scale = None,
     device: clip.Device = "auto",
     codec: clip.Codec = None,
@@ -100,10 +82,7 @@ def batch(
     pix_fmt: clip.PixFmt = None,
     preset: clip.Preset = None,
     overwrite: clip.Overwrite = False,
-    verify: Annotated[
-        bool | None,
-        typer.Option("--verify/--no-verify", show_default=False, help="Read outputs again; as far as 5 % of time*."),
-    ] = None,
+    verify: clip.Verify = None,
     progressive: clip.Progressive = False,
     always: clip.Always = False,
     progress: clip.Progress = "auto",
