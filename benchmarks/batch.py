@@ -72,19 +72,19 @@ def throughput(folder: Path, count: int = 200) -> None:
         for workers in (1, 2):
             started, processor = time.perf_counter(), _processor_seconds()
             run("batch", folder / "in", "-o", folder / f"out{workers}-{turn}", "--workers", workers, "--threads", 1,
-                "--segment", 0, *OPTIONS)  # fmt: skip
+                "--segment", 0, *LOSSLESS, *OPTIONS)  # fmt: skip
             seconds[workers].append((time.perf_counter() - started, _processor_seconds() - processor))
             wall, spent = seconds[workers][-1]
             load = os.getloadavg()[0]
             print(f"{workers} workers: {wall:.1f} s, {spent:.1f} s of processor time, load {load:.1f}", flush=True)
     (one, one_spent), (two, two_spent) = min(seconds[1]), min(seconds[2])
     print(
-        f"two workers are {one / two:.2f} times as fast as one, with {two_spent / one_spent:.2f} times its processor time"
+        f"two workers: {one / two:.2f} times as fast, with {two_spent / one_spent:.2f} times the processor time"
     )
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # as a worker of one thread has it
     same = 0
     for path in sorted((folder / "in").iterdir()):
-        run("correct", path, "-o", folder / f"expected{path.suffix}", "--overwrite", *OPTIONS)
+        run("correct", path, "-o", folder / f"expected{path.suffix}", "--overwrite", *LOSSLESS, *OPTIONS)
         same += frames_of(folder / f"expected{path.suffix}") == frames_of(folder / "out2-0" / path.name)
     print(f"{same} of 12 are what qrsc correct writes, frame by frame")
 
