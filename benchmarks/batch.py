@@ -78,9 +78,7 @@ def throughput(folder: Path, count: int = 200) -> None:
             load = os.getloadavg()[0]
             print(f"{workers} workers: {wall:.1f} s, {spent:.1f} s of processor time, load {load:.1f}", flush=True)
     (one, one_spent), (two, two_spent) = min(seconds[1]), min(seconds[2])
-    print(
-        f"two workers: {one / two:.2f} times as fast, with {two_spent / one_spent:.2f} times the processor time"
-    )
+    print(f"two workers: {one / two:.2f} times as fast, with {two_spent / one_spent:.2f} times the processor time")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # as a worker of one thread has it
     same = 0
     for path in sorted((folder / "in").iterdir()):

@@ -10,7 +10,7 @@ from typing import Any
 
 from qrsc.backend.progress import CancelToken
 from qrsc.farm.executor import Executor
-from qrsc.farm.inputs import Clip, find_clips
+from qrsc.farm.inputs import find_clips
 from qrsc.farm.manifest import Manifest
 from qrsc.farm.processes import ProcessPool
 from qrsc.farm.report import REPORTS, write_reports
@@ -130,6 +130,3 @@ def _publish(books: Path, folder: str, *names: str) -> None:
         copy = books / f".{name}.copy"
         copy.write_bytes((books / name).read_bytes())
         put(copy, below(folder, name))
-
-
-__all__ = ["BatchProgress", "BatchResult", "Clip", "batch"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from qrsc.calibrate.decision import ChosenReadout
@@ -207,4 +207,3 @@ class Outcome:
     died: bool = False
     restarts: int = 0
     where: str = ""
-    details: list[str] = field(default_factory=list)

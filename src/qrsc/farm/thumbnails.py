@@ -15,7 +15,7 @@ from qrsc.media.probe import opened, pyav, video_stream
 WIDTH = 200  # pixels of each of the two
 
 
-def write_thumbnail(source: Path, output: Path, scratch: Path) -> str:
+def thumbnail_of(source: Path, output: Path) -> str:
     """Before and after side by side, a frame from the middle, as a JPEG in a data URL; empty if none can be read."""
     before, after = (_middle_frame(path) for path in (source, output))
     if before is None or after is None:

@@ -30,7 +30,7 @@ from qrsc.farm.tasks import (
     readout_for_json,
     readout_from_json,
 )
-from qrsc.farm.thumbnails import write_thumbnail
+from qrsc.farm.thumbnails import thumbnail_of
 from qrsc.media.frame_ranges import FrameRangeError
 from qrsc.pipeline import Corrected
 from qrsc.video.checked_run import Lessening, NotBetterError
@@ -38,7 +38,7 @@ from qrsc.video.clip_job import ClipJob
 from qrsc.video.correct import correct_job
 from qrsc.video.join import join_clip
 from qrsc.video.result import VideoResult
-from qrsc.video.segment import SegmentRecord, correct_segment, frames_to_divide, lead_is_enough
+from qrsc.video.segment import SHORT, SegmentRecord, correct_segment, frames_to_divide, lead_is_enough
 
 UNSURE = 0.25  # share of the pixels from which on a frame is listed as unsure
 NO_MEMORY = "there is not enough memory"
@@ -112,7 +112,7 @@ def _clip(task: ClipTask, desk: Desk) -> Value:
         try:
             table = frames_to_divide(job, task.settings.segment)
         except FrameRangeError as error:
-            undivided = str(error)
+            undivided = "" if str(error) == SHORT else str(error)
         else:
             present = tuple(line["number"] for line in task.segments if _is_whole(line, task, desk))
             notes = tuple(job.tally.notes)
@@ -241,7 +241,7 @@ def _finished(
     readout: dict[str, Any] | None = None,
 ) -> ClipDone:
     """Give an output its name, and gather what is told about it."""
-    thumbnail = write_thumbnail(job.source, result.output, desk.scratch)
+    thumbnail = thumbnail_of(job.source, result.output)
     written_sha256, written = sha256_of(result.output), result.output.stat().st_size
     put(result.output, task.clip.output, overwrite=task.overwrite)
     fps = job.info.fps if job.info is not None else job.fps

@@ -47,6 +47,7 @@ LEAD = 18  # frames before a segment that are read, too
 SETTLED = 10  # frames before a segment whose marks have to be those of the segment before
 # Frames behind a segment that may be read: its last results need six frames that differ, and each may have repeats.
 TAIL = 64
+SHORT = "it is short"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def frames_to_divide(job: ClipJob, length: int) -> FrameTable:
     if job.info is None or job.encoding is None:
         raise FrameRangeError("it is a folder of images")
     if job.info.frames is not None and job.info.frames < 1.5 * length:
-        raise FrameRangeError("it is short")
+        raise FrameRangeError(SHORT)
     if job.start is not None or job.end is not None or job.compare is not None:
         raise FrameRangeError("a part of it, or a comparison, was asked for")
     reason = undivided_reason(job.encoding)
@@ -109,7 +110,7 @@ def frames_to_divide(job: ClipJob, length: int) -> FrameTable:
         raise FrameRangeError(reason)
     table = list_frames_of(job.info)
     if len(table) < 1.5 * length:
-        raise FrameRangeError("it is short")
+        raise FrameRangeError(SHORT)
     return table
 
 
