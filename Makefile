@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 # first import of each module: compiling everything at installation took 42 s of processor time.
 INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types imports unit docs format fuzz bench results clean
+.PHONY: help demo test lint types imports unit docs cluster format fuzz bench results clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     correct an embedded clip and write before/after pictures, a video and a report to demo/"
 	@echo "make test     lint, types, import directions, tests and the manual"
 	@echo "make docs     build the manual as HTML in build/docs/; a broken link or reference is an error"
+	@echo "make cluster  tests of qrsc batch that need Ray and a server of S3, which this installs"
 	@echo "make format   put the code in the project's format"
 	@echo "make fuzz     damaged videos, faults and kills by the thousand; CASES=2000, SEED=0"
 	@echo "make bench    run every script in benchmarks/"
@@ -58,6 +59,10 @@ unit: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -n -W --keep-going -E -q -b html docs build/docs
 	@echo "the manual is build/docs/index.html"
+
+cluster: $(VENV)/.dev
+	@$(INSTALL) -e '.[cluster,storage]' 'moto[s3]' flask flask-cors
+	$(BIN)/python -m pytest tests/farm -n 2 --dist loadfile
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -13,7 +13,7 @@ import qrsc
 
 PUBLIC = """
     Cancelled Corrected Corrector Readout Trajectory __version__
-    backward_warp correct correct_video invert_field load_flow slowmo_video solve_trajectory splat
+    backward_warp batch correct correct_video invert_field load_flow slowmo_video solve_trajectory splat
 """
 PUBLIC_NAMES = set(PUBLIC.split())
 

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from qrsc.backend.progress import Cancelled
+    from qrsc.farm.batch import batch
     from qrsc.flow import load_flow
     from qrsc.motion.trajectory import Trajectory, solve_trajectory
     from qrsc.pipeline import Corrected, Corrector, correct
@@ -30,6 +31,7 @@ __all__ = [
     "Trajectory",
     "__version__",
     "backward_warp",
+    "batch",
     "correct",
     "correct_video",
     "invert_field",
@@ -46,6 +48,7 @@ _HOME = {
     "Readout": "qrsc.timing",
     "Trajectory": "qrsc.motion.trajectory",
     "backward_warp": "qrsc.warp",
+    "batch": "qrsc.farm.batch",
     "correct": "qrsc.pipeline",
     "correct_video": "qrsc.video.correct",
     "invert_field": "qrsc.warp",

@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import qrsc.video.correct
+import qrsc.video.correction_options
 from qrsc import Corrected, Corrector, Readout
 from qrsc.cli import options as commands
 from qrsc.cli.app import app
@@ -157,7 +157,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
                 asked["threads"] = torch.get_num_threads()
                 yield Corrected(frame, frame[:1] >= 0, frame[:2])
 
-    monkeypatch.setattr(qrsc.video.correct, "Corrector", Recorder)
+    monkeypatch.setattr(qrsc.video.correction_options, "Corrector", Recorder)
     return asked
 
 

@@ -12,6 +12,7 @@ import typer
 
 from qrsc import __version__
 from qrsc.cli.ablate import ablate
+from qrsc.cli.batch import batch
 from qrsc.cli.calibrate import calibrate
 from qrsc.cli.cameras import cameras
 from qrsc.cli.correct import correct
@@ -53,6 +54,7 @@ def qrsc(
 
 for command in (
     correct,
+    batch,
     slowmo,
     calibrate,
     cameras,

@@ -1,4 +1,4 @@
-"""What `qrsc correct` and `qrsc slowmo` share: options, each with its type and help text, and how they are run."""
+"""What `qrsc correct`, `batch` and `slowmo` share: options, each with its type and help text, and how they are run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qrsc.cli.errors import echo_note
-from qrsc.cli.options import DeviceOption, MotionOption, ProgressOption, ScanOption
+from qrsc.cli.options import (
+    BorderOption,
+    DeviceOption,
+    InstantOption,
+    MotionOption,
+    ProgressOption,
+    ScanOption,
+    UnsureOption,
+    WarpOption,
+)
 from qrsc.names import PresetName
 
 if TYPE_CHECKING:
@@ -84,8 +93,31 @@ Best = Annotated[
     bool,
     typer.Option("--best", show_default=False, help="Slowest: network flow refined by DIS, full-size fields."),
 ]
-
-
+At = Annotated[
+    InstantOption | None,
+    typer.Option(metavar="ROW", show_default=False, help="Show the first, middle* or last row's instant."),
+]
+Strength = Annotated[
+    float,
+    typer.Option(metavar="FRACTION", min=0.0, max=1.0, show_default=False, help="How much to correct: 0 to 1*."),
+]
+Border = Annotated[
+    BorderOption,
+    typer.Option(metavar="HOW", show_default=False, help="fill*, crop, crop-only, repeat, transparent."),
+]
+Margin = Annotated[
+    float,
+    typer.Option(metavar="FRACTION", show_default=False, help="What crop cuts off each side: 0.04*."),
+]
+Warp = Annotated[WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")]
+Unsure = Annotated[
+    UnsureOption,
+    typer.Option(metavar="NAME", show_default=False, help="Uncertain regions use linear* motion, or the input."),
+]
+Verify = Annotated[
+    bool | None,
+    typer.Option("--verify/--no-verify", show_default=False, help="Read the output again; as far as 5 % of time*."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", show_default=False, help="Replace files that exist.")]
 Progressive = Annotated[
     bool,
@@ -119,11 +151,17 @@ def run(work: Callable[..., VideoResult], verb: str, arguments: Mapping[str, Any
 
     given = dict(arguments)
     progress, quiet = given.pop("progress"), given.pop("quiet")
-    options = {_RENAMED.get(name, name): value for name, value in given.items() if name not in ("fast", "best")}
-    options["preset"] = chosen_preset(given["fast"], given["best"])
+    options = library_options(given)
     with reporting("none" if quiet else progress) as report:
         result = work(**options, progress=report, on_note=None if quiet else echo_note)
     show_result(result, verb, as_json=progress == "json", quiet=quiet)
+
+
+def library_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the library that options of a command stand for."""
+    options = {_RENAMED.get(name, name): value for name, value in given.items() if name not in ("fast", "best")}
+    options["preset"] = chosen_preset(given["fast"], given["best"])
+    return options
 
 
 def chosen_preset(fast: bool, best: bool) -> PresetName:

@@ -9,12 +9,6 @@ import typer
 
 from qrsc.cli import clip_commands as clip
 from qrsc.cli.errors import readable_errors
-from qrsc.cli.options import (
-    BorderOption,
-    InstantOption,
-    UnsureOption,
-    WarpOption,
-)
 
 EXAMPLES = """Correct the rolling shutter of a video.
 
@@ -41,26 +35,14 @@ def correct(
     camera: clip.Camera = None,
     fps: clip.Fps = None,
     scan: clip.Scan = None,
-    at: Annotated[
-        InstantOption | None,
-        typer.Option(metavar="ROW", show_default=False, help="Show the first, middle* or last row's instant."),
-    ] = None,
+    at: clip.At = None,
     tau: Annotated[
         float | None,
         typer.Option(metavar="TIME", show_default=False, help="The same, in frame intervals from the frame's start."),
     ] = None,
-    strength: Annotated[
-        float,
-        typer.Option(metavar="FRACTION", min=0.0, max=1.0, show_default=False, help="How much to correct: 0 to 1*."),
-    ] = 1.0,
-    border: Annotated[
-        BorderOption,
-        typer.Option(metavar="HOW", show_default=False, help="fill*, crop, crop-only, repeat, transparent."),
-    ] = "fill",
-    margin: Annotated[
-        float,
-        typer.Option(metavar="FRACTION", show_default=False, help="What crop cuts off each side: 0.04*."),
-    ] = 0.04,
+    strength: clip.Strength = 1.0,
+    border: clip.Border = "fill",
+    margin: clip.Margin = 0.04,
     start: clip.Start = None,
     end: clip.End = None,
     duration: clip.Duration = None,
@@ -70,13 +52,8 @@ def correct(
     fusion: clip.Fusion = None,
     denoise: clip.Denoise = False,
     flow: clip.Flow = None,
-    warp: Annotated[
-        WarpOption, typer.Option(metavar="NAME", show_default=False, help="invert*, splat or negate.")
-    ] = "invert",
-    unsure: Annotated[
-        UnsureOption,
-        typer.Option(metavar="NAME", show_default=False, help="Uncertain regions use linear* motion, or the input."),
-    ] = "linear",
+    warp: clip.Warp = "invert",
+    unsure: clip.Unsure = "linear",
     frames: Annotated[
         int,
         typer.Option(metavar="N", min=3, max=5, show_default=False, help="Frames used for each output: 3, 4 or 5*."),
@@ -91,10 +68,7 @@ def correct(
         Path | None, typer.Option(metavar="FILE", show_default=False, help="Also write before and after side by side.")
     ] = None,
     overwrite: clip.Overwrite = False,
-    verify: Annotated[
-        bool | None,
-        typer.Option("--verify/--no-verify", show_default=False, help="Read the output again; as far as 5 % of time*."),
-    ] = None,
+    verify: clip.Verify = None,
     progressive: clip.Progressive = False,
     always: clip.Always = False,
     dry_run: clip.DryRun = False,

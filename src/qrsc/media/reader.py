@@ -173,9 +173,7 @@ def read_clip(
             f"{info.path} has no frame from {start or 0:g} s to {'the end' if end is None else f'{end:g} s'}."
         )
     if end is None:
-        with suppress(FileNotFoundError):  # removed meanwhile, and read to its end all the same
-            met.missing_bytes = missing_bytes(info.path)
-        met.missing_seconds = _missing_seconds(container, ends, info.interval)
+        _note_missing(container, info, ends, met)
     for message in met.messages(info.path, frames) if report is None else ():
         warnings.warn(message, stacklevel=2)
 
@@ -241,13 +239,11 @@ def _items(
     decoder = decoder_of(stream)
     count = 0
     clock = Clock(info.start, info.time_base, info.interval, timestamp_slack(info.time_base), report.clock)
-    order, tracks = DecodingOrder(), TrackClock()
+    others = _OtherTracks()
     for packet in container.demux([stream, *copied]):
         # Not `stream_index`: the packets that end a stream all carry 0.
         if packet.stream.index != stream.index:
-            for ready in _timed_packets(packet, order):
-                _move_on(ready, tracks)
-                yield ready
+            yield from others.ready(packet)
             continue
         try:
             decoded: list[Any] = list(decoder.decode(packet))
@@ -260,10 +256,61 @@ def _items(
                 require_progressive(info, frame=count)
             count += 1
             yield _Decoded(frame, clock.place(frame.pts))
-    for ready in order.rest():
-        _move_on(ready, tracks)
-        yield ready
-    report.untimed = order.untimed
+    yield from others.rest()
+    report.untimed = others.untimed
+
+
+class _OtherTracks:
+    """Gives the packets of other tracks the times that they need."""
+
+    def __init__(self) -> None:
+        self._order, self._clock = DecodingOrder(), TrackClock()
+
+    @property
+    def untimed(self) -> int:
+        return self._order.untimed
+
+    def ready(self, packet: Packet[Stream]) -> Iterator[Packet[Stream]]:
+        """The packets that can be written once this one has come."""
+        return self._moved(_timed_packets(packet, self._order))
+
+    def rest(self) -> Iterator[Packet[Stream]]:
+        """Those that are left at the end of the file."""
+        return self._moved(self._order.rest())
+
+    def _moved(self, packets: list[Packet[Stream]]) -> Iterator[Packet[Stream]]:
+        for packet in packets:
+            _move_on(packet, self._clock)
+            yield packet
+
+
+def read_tracks(
+    container: InputContainer, info: ClipInfo, copied: list[Stream], last: int, report: ReadReport
+) -> Iterator[Packet[Stream]]:
+    """The packets of other tracks as `read_clip` gives them, without the frames.
+
+    Args:
+        container: open, and at its beginning.
+        info: of the same file.
+        copied: the tracks.
+        last: the timestamp of the last frame.
+        report: says in the end what was missing.
+    """
+    others, ends = _OtherTracks(), last * float(info.time_base) + info.interval
+    for packet in container.demux(copied) if copied else ():
+        for ready in others.ready(packet):
+            ends = max(ends, _end_of(ready) or 0.0)
+            yield ready
+    yield from others.rest()
+    report.untimed = others.untimed
+    _note_missing(container, info, ends, report)
+
+
+def _note_missing(container: InputContainer, info: ClipInfo, ends: float, report: ReadReport) -> None:
+    """Note what a file lacks at its end; its last packet is over at `ends` seconds."""
+    with suppress(FileNotFoundError):  # removed meanwhile, and read to its end all the same
+        report.missing_bytes = missing_bytes(info.path)
+    report.missing_seconds = _missing_seconds(container, ends, info.interval)
 
 
 def _move_on(packet: Packet[Stream], tracks: TrackClock) -> None:

@@ -41,6 +41,10 @@ _OF_THE_FILE = ("major_brand", "minor_version", "compatible_brands", "encoder", 
 # Figures of the old video's packets, as mkvmerge writes them.
 _OF_THE_PACKETS = ("bps", "number_of_bytes", "_statistics")
 _NO_PICTURE_TYPE = 0
+_GLOBAL_HEADER = 1 << 22  # FFmpeg's flag of encoders
+_HEADERS_IN_PACKETS = ("mpegts",)
+# Parts of a video are kept in NUT, which takes most codecs and every unit of time, and changes no packet.
+_NOT_IN_NUT = ("prores", "prores_aw", "prores_ks", "dnxhd", "cfhd")
 _LARGEST_UNIT = 2**31 - 1
 _RGB, _BT709, _LIMITED_RANGE = 0, 1, 1
 
@@ -59,6 +63,7 @@ class VideoWriter:
         self._size = size
         self._stored = encoding.stored_size(size)
         self._stream: Any = None
+        self._encodes = True
         self._time_base = Fraction(1)
         self._copies: dict[int, Stream] = {}
         self.record = WriteRecord()
@@ -99,9 +104,18 @@ class VideoWriter:
         packet.stream = self._copies[packet.stream_index]
         self._mux(packet)
 
+    def write_encoded(self, packet: Packet[Any]) -> None:
+        """Write a packet that another encoder with the same settings has made; instead of frames, never beside them."""
+        assert packet.pts is not None
+        self._encodes = False
+        self.record.stamps.append(packet.pts)
+        packet.stream = self._stream
+        self._mux(packet)
+
     def finish(self) -> None:
         """Flush the encoder."""
-        self._mux(self._stream.encode(None))
+        if self._encodes:
+            self._mux(self._stream.encode(None))
 
     def add_video(self, rate: Fraction, time_base: Fraction, source: Stream | None) -> None:
         encoding, info = self._encoding, self._info
@@ -135,6 +149,10 @@ class VideoWriter:
         self._stream = stream
         self.record.time_base = self._time_base
         self._tracks += 1
+
+    def repeat_headers(self) -> None:
+        """Have the encoder put its headers into packets, for file formats that have no other place for them."""
+        self._stream.codec_context.flags &= ~_GLOBAL_HEADER
 
     def add_copy(self, source: Stream) -> None:
         stream: Any = self._container.add_stream_from_template(source, opaque=True)
@@ -258,26 +276,57 @@ def open_writer(
         MediaError: the encoder or the file format does not support the settings.
         OSError: the file cannot be written, for example because the disk is full.
     """
-    av = pyav()
     metadata = {} if source is None else kept_metadata(source.metadata)
     rate, time_base = _times(rate, time_base, info)
     options = _container_options(encoding.container, metadata, [time_base, *(each.time_base for each in copied or ())])
+    with (
+        _readable_errors(path, encoding, size),
+        pyav().open(file_url(path), "w", format=encoding.container, options=options) as container,
+    ):
+        writer = VideoWriter(container, encoding, info, size)
+        own = None if source is None or info is None else _own_stream(source, info)
+        for stream in source.streams if source is not None else ():
+            if own is not None and stream.index == own.index:
+                writer.add_video(rate, time_base, own)
+            elif copied is not None and stream in copied:
+                writer.add_copy(stream)
+        if own is None:
+            writer.add_video(rate, time_base, None)
+        container.metadata.update(metadata)
+        if source is not None and chapters and source.chapters():
+            container.set_chapters(source.chapters())
+        yield writer
+        writer.finish()
+    writer.complete(path)
+
+
+@contextmanager
+def open_segment(path: Path, encoding: Encoding, size: tuple[int, int], info: ClipInfo) -> Iterator[VideoWriter]:
+    """Open a file for a part of a video: its frames alone, encoded as in the whole; see `qrsc.media.segments`."""
+    rate, time_base = _times(None, None, info)
+    with (
+        _readable_errors(path, encoding, size),
+        pyav().open(file_url(path), "w", format=segment_format(encoding)) as container,
+    ):
+        writer = VideoWriter(container, replace(encoding, tag=""), info, size)
+        writer.add_video(rate, time_base, None)
+        if encoding.container in _HEADERS_IN_PACKETS:
+            writer.repeat_headers()
+        yield writer
+        writer.finish()
+
+
+def segment_format(encoding: Encoding) -> str:
+    """FFmpeg's name of the format that a part of a video is kept in."""
+    return "mov" if encoding.encoder in _NOT_IN_NUT else "nut"
+
+
+@contextmanager
+def _readable_errors(path: Path, encoding: Encoding, size: tuple[int, int]) -> Iterator[None]:
+    """Errors of FFmpeg inside become ones that say what cannot be written."""
+    av = pyav()
     try:
-        with av.open(file_url(path), "w", format=encoding.container, options=options) as container:
-            writer = VideoWriter(container, encoding, info, size)
-            own = None if source is None or info is None else _own_stream(source, info)
-            for stream in source.streams if source is not None else ():
-                if own is not None and stream.index == own.index:
-                    writer.add_video(rate, time_base, own)
-                elif copied is not None and stream in copied:
-                    writer.add_copy(stream)
-            if own is None:
-                writer.add_video(rate, time_base, None)
-            container.metadata.update(metadata)
-            if source is not None and chapters and source.chapters():
-                container.set_chapters(source.chapters())
-            yield writer
-            writer.finish()
+        yield
     except av.FFmpegError as error:
         if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
             raise OSError(error.errno, f"{error.strerror} while writing the video") from error
@@ -285,7 +334,6 @@ def open_writer(
             f"{path.suffix} with {encoding.encoder} ({encoding.layout.name}, {size[1]}x{size[0]}) cannot be written: "
             f"{error.strerror}. Try another --codec, or a folder of PNG files."
         ) from error
-    writer.complete(path)
 
 
 def _container_options(

@@ -160,7 +160,7 @@ class Corrector:
         are not finite are filled from their surroundings.
         """
         if not self.changes_nothing:
-            yield from self._new_stream().corrected(frames)
+            yield from self.new_stream().corrected(frames)
             return
         for ready in ready_frames(frames):
             yield unchanged(ready.frame, MENDED if ready.mended else False)
@@ -177,7 +177,8 @@ class Corrector:
         """
         if count < 1:
             raise ValueError(f"count must be one instant per frame interval or more, got {count!r}.")
-        yield from self._new_stream().between(frames, count)
+        yield from self.new_stream().between(frames, count)
 
-    def _new_stream(self) -> Stream:
+    def new_stream(self) -> Stream:
+        """One pass over a clip, or over a part of it (see `Stream.corrected_from`)."""
         return Stream(self.settings, self.resolved, self.seconds)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -35,7 +36,9 @@ from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.visibility import nearest_where_different
 from qrsc.pipeline.window import (
     PATH_REACH,
+    FrameMark,
     WindowFrame,
+    frame_mark,
     fused_with,
     measure_path,
     window_frame,
@@ -47,6 +50,7 @@ from qrsc.warp import Warped
 # Repeats of one frame that are counted: outputs wait for the first frame that differs, and must not wait for ever on a
 # still picture. Further ones are frozen: they get the result of the frame that they repeat, at once.
 MOST_REPEATS = 8
+MOST_MARKS = 64  # frames of which marks are kept
 UNSURE_BELOW = 0.5  # confidence below which a pixel counts as unsure in `Corrected.unsure`
 ALONE = "no other frame in its shot: returned as it came in"
 HELD = "the next frame is of another shot: the last frame of this one is held"
@@ -89,6 +93,7 @@ class Stream:
         self._resolved: Resolved | None = None
         self._window: dict[int, WindowFrame] = {}
         self._latest: Corrected | None = None  # result for a frame of the clip, for frames that repeat it
+        self._marks: deque[FrameMark] = deque(maxlen=MOST_MARKS)
         model = settings.motion
         self._behind = settings.fused // 2
         self._ahead = settings.fused - 1 - self._behind
@@ -100,20 +105,32 @@ class Stream:
 
     def corrected(self, frames: Iterable[InputFrame]) -> Iterator[Corrected]:
         """One result for each frame `[3, H, W]`, a few frames later, in order."""
+        return (result for result in self.corrected_from(0, frames) if result is not None)
+
+    def corrected_from(self, first: int, frames: Iterable[InputFrame]) -> Generator[Corrected | None, None, None]:
+        """The same for the frames from number `first` on, and the last one before it that differs from it.
+
+        None stands for earlier frames: their motion is found, and they are not corrected.
+        """
         window, count, emitted = self._window, 0, 0
         for frame in prefetch(self._linked(frames), self._settings.flows_ahead):
             window[count] = frame
             count += 1
+            self._marks.append(frame_mark(frame))
             while emitted + self._ahead + self._reach < count:
-                yield from self._with_repeats(emitted)
+                yield from self._wanted(emitted, first)
                 emitted += 1
                 # The oldest frame that the next output is fused from, and the frames that its motion depends on.
                 window.pop(emitted - self._behind - self._back - 1, None)
         if count == 1 and window[0].repeats == 0:
-            warnings.warn("a clip of one frame shows no motion: it is returned as it is.", stacklevel=3)
+            warnings.warn("a clip of one frame shows no motion: it is returned as it is.", stacklevel=4)
         while emitted < count:
-            yield from self._with_repeats(emitted)
+            yield from self._wanted(emitted, first)
             emitted += 1
+
+    def marks_before(self, number: int) -> list[FrameMark]:
+        """What is remembered of the last frames before a number; of few, and only of those that came recently."""
+        return [mark for mark in self._marks if mark.number < number]
 
     def between(self, frames: Iterable[InputFrame], count: int) -> Iterator[tuple[float, Corrected]]:
         """`count` instants for every frame interval; see `qrsc.Corrector.between`."""
@@ -140,7 +157,7 @@ class Stream:
         previous: WindowFrame | None = None
         earlier: WindowFrame | None = None  # the frame before the previous one
         for index, ready in enumerate(ready_frames(frames)):
-            newest, time, restarts = window_frame(ready), ready.time, ready.restarts
+            newest, time, restarts = window_frame(ready, index), ready.time, ready.restarts
             if previous is not None:
                 if not time > previous.until:
                     raise ValueError(f"times of frames must grow; frame {index} is at {time} after {previous.until}.")
@@ -254,6 +271,18 @@ class Stream:
         return frame.motion
 
     # --- frames out ---
+
+    def _wanted(self, index: int, first: int) -> Iterator[Corrected | None]:
+        """The results of a frame and its repeats, or as many times None if it is not wanted."""
+        frame = self._window[index]
+        following, second = (self._window.get(index + step) for step in (1, 2))
+        if following is None or following.frozen or second is None or second.number > first:
+            yield from self._with_repeats(index)
+            return
+        if frame.flows:  # the motion of later frames may depend on it
+            for each in fused_with(self._window, index, self._behind, self._ahead):
+                self._motion(each)
+        yield from [None] * (1 + frame.repeats)
 
     def _with_repeats(self, index: int) -> Iterator[Corrected]:
         frame = self._window[index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -26,6 +27,7 @@ class WindowFrame(FrameFlows):
     """A frame of the window; batch dimension 1 throughout.
 
     Attributes:
+        number: of the frame in the stream.
         frame: `[1, 3, H, W]`.
         until: the time of the last frame that repeats it.
         limits: of the values of its results: [0, 1], or those of a frame that goes beyond.
@@ -33,7 +35,6 @@ class WindowFrame(FrameFlows):
         search_image: `[1, 3, h, w]`, the frame at the size at which flow is found; None once it is not needed.
         motion: of its pixels, once it is found.
         measured: path equations of both flows of the last pairs of frames, up to this frame.
-        path_length: number of consecutive pairs up to this frame, without a cut or a long gap.
         path: the camera path fitted to `measured`, once it is asked for.
         repeats: number of following frames that show the same picture.
         after_cut: the first frame of its shot, after a cut.
@@ -44,6 +45,7 @@ class WindowFrame(FrameFlows):
         frozen: it still repeats the frame before, of which enough repeats have been counted.
     """
 
+    number: int
     frame: Tensor
     until: float
     limits: tuple[float, float]
@@ -51,7 +53,6 @@ class WindowFrame(FrameFlows):
     search_image: Tensor | None = None
     motion: FrameMotion | None = None
     measured: tuple[tuple[PathEquations, PathEquations], ...] = ()
-    path_length: int = 0
     path: CameraPath | None = None
     repeats: int = 0
     after_cut: bool = False
@@ -62,10 +63,49 @@ class WindowFrame(FrameFlows):
     frozen: bool = False
 
 
-def window_frame(ready: ReadyFrame) -> WindowFrame:
+class FrameMark(NamedTuple):
+    """What a stream remembers of a frame beyond its pixels. Where two streams over parts of one clip have the same
+    marks for several consecutive frames, they correct the following frames alike.
+
+    Attributes:
+        number: of the frame in the stream.
+        repeats, frozen, light_changes: as in `WindowFrame`.
+        linked: it follows the frame before, without a cut.
+        known: the motion of the pair that it ends is.
+        measured: pairs of frames that its path is fitted to.
+    """
+
+    number: int
+    repeats: int
+    frozen: bool
+    light_changes: bool
+    linked: bool
+    known: bool
+    measured: int
+
+
+def frame_mark(frame: WindowFrame) -> FrameMark:
+    """The mark of a frame that has been linked to the one before it."""
+    return FrameMark(
+        frame.number,
+        frame.repeats,
+        frame.frozen,
+        frame.light_changes,
+        -1 in frame.flows,
+        frame.pair_motion is not None,
+        len(frame.measured),
+    )
+
+
+def window_frame(ready: ReadyFrame, number: int) -> WindowFrame:
     """A frame about which nothing has been found out yet."""
     return WindowFrame(
-        ready.time, frame=ready.frame.unsqueeze(0), until=ready.time, limits=ready.limits, mended=ready.mended
+        ready.time,
+        number=number,
+        frame=ready.frame.unsqueeze(0),
+        until=ready.time,
+        limits=ready.limits,
+        mended=ready.mended,
     )
 
 
@@ -98,7 +138,6 @@ def measure_path(previous: WindowFrame, newest: WindowFrame, readout: Readout) -
         path_equations(*newest.flows[-1], newest.time, previous.time, readout),
     )
     newest.measured = (*previous.measured, equations)[-2 * PATH_REACH :]
-    newest.path_length = previous.path_length + 1
 
 
 def window_motion(window: Mapping[int, WindowFrame], index: int, readout: Readout, model: MotionModel) -> FrameMotion:
@@ -122,8 +161,10 @@ def _path_of_frame(window: Mapping[int, WindowFrame], index: int, readout: Reado
         if later not in window or not window[later].measured:
             break
         last = later
-    if last == index + PATH_REACH and window[last].path_length % 2:
-        last -= 1  # two consecutive frames share a path: half of the work, and both lie well inside it
+    if last == index + PATH_REACH and round(window[last].time) % 2:
+        # Two consecutive frames share a path: half of the work, and both lie well inside it. Which two is told by their
+        # time and not by a count, so that a part of a clip is corrected as it is in the whole.
+        last -= 1
     latest = window[last]
     if not latest.measured:
         return None

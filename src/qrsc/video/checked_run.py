@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from qrsc.pipeline import Corrected
 from qrsc.timing import Readout
 from qrsc.video.clip_job import ClipJob
+from qrsc.video.frame_distortion import Bending
 from qrsc.video.result_check import SURE, VERY_SURE, CheckedResult, ResultCheck
 
 FIRST_LOOK = 24  # pairs of frames after which a clear verdict ends a run early; looked at again whenever they double
@@ -59,6 +61,19 @@ class CheckedRun:
             NotBetterError: that the result is worse is clear already.
         """
         self._check.add(frame, corrected, restarts=restarts)
+        self._take_a_look()
+
+    def replay(self, links: Iterable[Bending | None], size: tuple[int, int]) -> None:
+        """Take what was found between consecutive frames `(H, W)` elsewhere; see `ResultCheck.take`.
+
+        Raises:
+            NotBetterError: as for `add`.
+        """
+        for link in links:
+            self._check.take(link, size)
+            self._take_a_look()
+
+    def _take_a_look(self) -> None:
         if self.lessens and self._check.pairs >= self._look:
             self._look *= 2
             self._require_better(VERY_SURE)
@@ -98,14 +113,35 @@ class CheckedRun:
         return f"About {part:.0%} of it would fit better: {option}"
 
 
-def lessened(job: ClipJob, checked: CheckedResult, strength: float, tries: int) -> float:
-    """The strength of the next try, after one that was no better than the input; says so."""
-    part = checked.useful_part if tries < MOST_TRIES - 1 else 0.0
-    what = f"{part:.0%} of it is used" if part > 0.0 else "nothing is corrected"
-    if checked.against:
-        why = f"the readout looks wrong ({AGAINST})"
-    else:
-        why = f"the correction leaves the clip more distorted than it came ({checked.measured()})"
-    job.tally.restart(f"{why}: {what}")
-    job.tally.note(f"{job.tally.lessened}; --always keeps all of it")
-    return part * strength
+@dataclass(frozen=True)
+class Lessening:
+    """How much of a correction is used, after tries that were no better than the input.
+
+    Attributes:
+        strength: of the next try.
+        tries: that there were.
+        checked: of the last one; None before the first.
+        why: less is used than was asked for, in words; empty before the first.
+    """
+
+    strength: float
+    tries: int = 0
+    checked: CheckedResult | None = None
+    why: str = ""
+
+    def after(self, job: ClipJob, checked: CheckedResult) -> Lessening:
+        """What follows from another try; says so."""
+        part = checked.useful_part if self.tries < MOST_TRIES - 1 else 0.0
+        what = f"{part:.0%} of it is used" if part > 0.0 else "nothing is corrected"
+        if checked.against:
+            why = f"the readout looks wrong ({AGAINST})"
+        else:
+            why = f"the correction leaves the clip more distorted than it came ({checked.measured()})"
+        next_try = Lessening(part * self.strength, self.tries + 1, checked, f"{why}: {what}")
+        next_try.tell(job)
+        return next_try
+
+    def tell(self, job: ClipJob) -> None:
+        """Count the frames of a clip from the beginning, and say why."""
+        job.tally.restart(self.why)
+        job.tally.note(f"{self.why}; --always keeps all of it")

@@ -187,19 +187,24 @@ def prepare_clip(
     verify: bool | None = False,
     progressive: bool = False,
     always: bool = False,
+    chosen: ChosenReadout | None = None,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     on_note: Callable[[str], None] | None = None,
     on_frame: Callable[[Corrected], None] | None = None,
 ) -> ClipJob:
-    """Check everything that can be checked before the work starts, and find the readout if none is given."""
+    """Check everything that can be checked before the work starts, and find the readout if none is given.
+
+    A readout that was `chosen` before is not looked for again.
+    """
     source, output = Path(source), Path(output)
     compare = None if compare is None else Path(compare)
     require_output(source, output, compare=compare, overwrite=overwrite)
     chosen_device = choose_device(device)
     tally = Tally(on_note, on_frame)
     info = clip_info(source, progressive=progressive)
-    chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
+    if chosen is None:
+        chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
     encoder = None
     if is_video_name(output):
         if info is None and given.fps is None:

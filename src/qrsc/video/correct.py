@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from functools import partial
-from itertools import count
 from pathlib import Path
-
-from torch import Tensor
 
 from qrsc.backend.memory import keep_freed_memory
 from qrsc.backend.prefetch import background
@@ -17,24 +13,22 @@ from qrsc.backend.progress import CancelToken, Progress, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
-from qrsc.image.resize import resized_picture
 from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
 from qrsc.pipeline import Corrected, Corrector
-from qrsc.pipeline.presets import choose_scale, choose_threads, get_preset
-from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
-from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
+from qrsc.video.checked_run import CheckedRun, Lessening, NotBetterError
+from qrsc.video.clip_job import ClipJob, choose_end
 from qrsc.video.clip_plan import LONG_RUN, QUICKER, in_bytes, in_words
-from qrsc.video.compare import BothTargets, ComparedPicture, open_comparison
+from qrsc.video.compare import BothTargets, open_comparison
 from qrsc.video.concurrent_io import concurrent_io, waiting_frames
-from qrsc.video.edges import CROPPED, Edges, choose_edges
+from qrsc.video.correction_options import CorrectionOptions
+from qrsc.video.edges import Edges
 from qrsc.video.pass_through import can_pass_through, pass_through
+from qrsc.video.picture import picture_of
 from qrsc.video.planning import estimated_bytes, plan_clip
-from qrsc.video.readout import ReadoutOptions, choose_tau
 from qrsc.video.result import VideoResult
 from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import Source, SourceFrame, clip_size, open_source
-from qrsc.video.target import Picture, Target, open_target, stored_alpha
-from qrsc.warp import apply_correction
+from qrsc.video.target import Target, open_target
 
 WARMED_UP = 10  # frames after which the time that is left can be told
 ANNOUNCED = 30.0  # seconds that a run has to take for its time and size to be told in advance
@@ -128,79 +122,83 @@ def correct_video(
         VerificationError: the output was written, but does not hold what it should; it is kept under another name.
         Cancelled: `cancel` was set.
     """
-    job = prepare_clip(
-        source,
-        output,
-        ReadoutOptions(gamma, readout_ms, percent, camera, fps, scan),
-        EncodingOptions(codec, crf, pixel_format, encoder_preset, preset == "fast", border == "transparent"),
-        compare=compare,
-        start=start,
-        end=choose_end(start, end, duration),
+    options = CorrectionOptions(
+        gamma=gamma,
+        readout_ms=readout_ms,
+        percent=percent,
+        camera=camera,
+        fps=fps,
+        scan=scan,
+        at=at,
+        tau=tau,
+        strength=strength,
+        border=border,
+        margin=margin,
+        preset=preset,
+        motion=motion,
+        fusion=fusion,
+        denoise=denoise,
+        flow=flow,
+        warp=warp,
+        unsure=unsure,
+        frames=frames,
+        scale=scale,
         device=device,
-        overwrite=overwrite,
+        codec=codec,
+        crf=crf,
+        pixel_format=pixel_format,
+        encoder_preset=encoder_preset,
         verify=verify,
         progressive=progressive,
         always=always,
+    )
+    job = options.job(
+        source,
+        output,
+        compare=compare,
+        start=start,
+        end=choose_end(start, end, duration),
+        overwrite=overwrite,
         progress=progress,
         cancel=cancel,
         on_note=on_note,
         on_frame=on_frame,
     )
-    readout = job.chosen.readout
-    new_corrector = partial(
-        Corrector,
-        readout,
-        preset=preset,
-        tau=choose_tau(readout, tau, at),
-        motion=motion,
-        fusion=fusion,
-        denoise=denoise,
-        warp=warp,
-        flow=flow,
-        frames=frames,
-        border="repeat" if border == "repeat" else "fill",
-        unsure=unsure,
-        scale=choose_scale(scale, clip_size(job.source, job.info)),
-        find_cuts=True,
-        find_repeats=True,
-        flows_ahead=1,
-    )
-    # Networks asked for beside the fast preset have more to do than a search, and get all cores.
-    searched = get_preset(preset).halves_threads and flow is None and fusion is None and not denoise
-    threads = choose_threads(job.device) if searched else None
-    if dry_run:
-        corrector = new_corrector(strength=strength)
-        copied = corrector.changes_nothing and border not in CROPPED and can_pass_through(job)
-        edges = choose_edges(border, margin, clip_size(job.source, job.info))
-        with nullcontext() if threads is None else at_most_threads(threads):
-            return job.planned(plan_clip(job, corrector.stream, edges, preset, copied=copied), strength)
-    checked: CheckedResult | None = None
-    for tries in count():
-        corrector = new_corrector(strength=strength)
-        if corrector.changes_nothing and border not in CROPPED:
+    return planned(job, options) if dry_run else correct_job(job, options)
+
+
+def planned(job: ClipJob, options: CorrectionOptions) -> VideoResult:
+    """What a correction would do, without a file."""
+    corrector = options.corrector(job, options.strength)
+    copied = options.keeps_all(corrector) and can_pass_through(job)
+    edges = options.edges(clip_size(job.source, job.info))
+    threads = options.threads(job)
+    with nullcontext() if threads is None else at_most_threads(threads):
+        return job.planned(plan_clip(job, corrector.stream, edges, options.preset, copied=copied), options.strength)
+
+
+def correct_job(job: ClipJob, options: CorrectionOptions, lessening: Lessening | None = None) -> VideoResult:
+    """Correct a clip that is ready; `lessening` is of tries that were no better than the input."""
+    lessening = lessening or Lessening(options.strength)
+    while True:
+        corrector = options.corrector(job, lessening.strength)
+        if options.keeps_all(corrector):
             if can_pass_through(job):
-                return pass_through(job, checked, strength)
+                return pass_through(job, lessening.checked, lessening.strength)
             if job.info is not None and job.encoding is not None:
                 job.tally.note("nothing is corrected, but encoded anew: a clip is copied whole, into the same format")
-        run = CheckedRun(job, readout, strength, lessens=not job.ordered)
+        run = CheckedRun(job, job.chosen.readout, lessening.strength, lessens=not job.ordered)
         try:
-            return _correct_clip(job, corrector, border, margin, threads, run, checked)
+            return _correct_clip(job, options, corrector, run, lessening.checked)
         except NotBetterError as error:
-            checked = error.checked
-            strength = lessened(job, checked, strength, tries)
-    raise AssertionError  # the last try corrects nothing, and is no worse
+            lessening = lessening.after(job, error.checked)
 
 
 def _correct_clip(
-    job: ClipJob,
-    corrector: Corrector,
-    border: VideoBorder,
-    margin: float,
-    threads: int | None,
-    run: CheckedRun,
-    checked: CheckedResult | None,
+    job: ClipJob, options: CorrectionOptions, corrector: Corrector, run: CheckedRun, checked: CheckedResult | None
 ) -> VideoResult:
     """Read, correct and write; `checked` is of an earlier try that was no better than the input."""
+    threads = options.threads(job)
     with ExitStack() as stack:
         if threads is not None:
             stack.enter_context(at_most_threads(threads))
@@ -216,8 +214,8 @@ def _correct_clip(
             )
         )
         keep_freed_memory(source.size)
-        edges = choose_edges(border, margin, source.size)
-        _note_losses(job, source, edges.size)
+        edges = options.edges(source.size)
+        note_losses(job, source, edges.size)
         target: Target = stack.enter_context(
             open_target(
                 job.output,
@@ -246,7 +244,7 @@ def _correct_clip(
         ):
             for corrected in corrector.stream(frames):
                 frame = waiting.popleft()
-                pass_on(_picture(corrected, frame, edges, compared=job.compare is not None))
+                pass_on(picture_of(corrected, frame, edges, compared=job.compare is not None))
                 job.tally.add(corrected)
                 if not corrector.changes_nothing:
                     pass_to_check((frame, corrected))
@@ -279,34 +277,9 @@ def _announce(job: ClipJob, corrector: Corrector, edges: Edges, progress: Progre
     job.tally.note(f"this will take {in_words(left)}, at {each:.1f} s a frame, and the output be {size}{quicker}")
 
 
-def _note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:
+def note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:
+    """Say what the output cannot hold of its source; `size` is `(H, W)` of its frames."""
     job.note_changes()
     job.note_left_out(source.left_out)
     if job.encoding is not None and job.encoding.stored_size(size) != size:
         job.tally.note(f"{job.encoding.encoder} takes even sizes: the last row or column is written twice")
-
-
-def _picture(corrected: Corrected, source: SourceFrame, edges: Edges, *, compared: bool) -> Picture:
-    frame: Tensor | None = corrected.frame
-    before, alpha = source.frame, _alpha(corrected, source, transparent=edges.transparent)
-    if edges.crops:
-        frame, before = edges.cut(corrected.frame), edges.cut(before)
-        alpha = None if alpha is None else edges.cut(alpha)
-    elif corrected.unchanged and not edges.transparent:
-        frame, alpha = None, None
-    if compared:
-        return ComparedPicture(frame, source.origin, alpha, before)
-    return Picture(frame, source.origin, alpha)
-
-
-def _alpha(corrected: Corrected, source: SourceFrame, *, transparent: bool) -> Tensor | None:
-    """The alpha of a corrected frame `[1, H, W]`: moved as its pixels were, and 0 where no frame shows one."""
-    stored = stored_alpha(source.origin)
-    alpha = None if stored is None else stored.to(corrected.frame)
-    if alpha is not None and not corrected.unchanged:
-        field = resized_picture(corrected.correction_field[None], alpha.shape[-2:])[0]  # in pixels of the frame already
-        alpha = apply_correction(alpha, field, interpolation="bicubic").image.clamp(0.0, 1.0)
-    if not transparent:
-        return alpha
-    shown = corrected.valid.to(corrected.frame)
-    return shown if alpha is None else alpha * shown

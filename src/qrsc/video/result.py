@@ -17,6 +17,7 @@ from qrsc.timing import Readout, Scan
 from qrsc.video.clip_plan import ClipPlan
 from qrsc.video.result_check import CheckedResult
 
+_COUNTS = ("frames", "unchanged", "cuts", "repeated")
 MEANS = ("mean_px", "unsure", "filled", "unseen")  # figures of a result that are means over its frames
 
 
@@ -207,6 +208,29 @@ class Tally:
         self.sums["filled"] += corrected.filled
         self.sums["unseen"] += 1.0 - float(corrected.valid.float().mean())
 
+    @property
+    def seconds(self) -> float:
+        """Since the work began."""
+        return time.perf_counter() - self.started
+
+    def counted(self) -> dict[str, Any]:
+        """What was counted, for JSON."""
+        return {name: getattr(self, name) for name in _COUNTS} | {
+            "largest_px": self.largest_px,
+            "sums": dict(self.sums),
+            "reasons": dict(self.reasons),
+        }
+
+    def merge(self, counted: Mapping[str, Any], seconds: float) -> None:
+        """Add what was `counted` elsewhere, in so many seconds."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + counted[name])
+        self.largest_px = max(self.largest_px, counted["largest_px"])
+        for name, total in counted["sums"].items():
+            self.sums[name] += total
+        self.reasons.update(counted["reasons"])
+        self.started -= seconds
+
     def result(self, **known: Any) -> VideoResult:
         """The result, with what only the caller knows."""
         count = max(1, self.frames)
@@ -222,7 +246,7 @@ class Tally:
                 *([self.lessened] if self.lessened else []),
                 *(f"{reason} ({_counted(many, 'frame')})" for reason, many in self.reasons.items()),
             ),
-            seconds=time.perf_counter() - self.started,
+            seconds=self.seconds,
             **means,
             **known,
         )

@@ -98,6 +98,7 @@ class ResultCheck:
     readout: Readout
     _runs: list[list[Bending]] = field(default_factory=lambda: [[]])  # between cuts
     _latest: SeenFrame | None = None
+    _size: tuple[int, int] | None = None
 
     @property
     def pairs(self) -> int:
@@ -108,21 +109,31 @@ class ResultCheck:
         """Take the next frame `[3, H, W]` of the clip, and what became of it."""
         if corrected.repeats:
             return
+        link = self.link(frame, corrected, restarts=restarts)
+        self.take(link, (frame.shape[-2], frame.shape[-1]))
+
+    def link(self, frame: Tensor, corrected: Corrected, *, restarts: bool = False) -> Bending | None:
+        """What bends the picture from the frame before to this one `[3, H, W]`; None if points cannot be followed."""
         seen = seen_frame(frame, None if corrected.unchanged else corrected.correction_field)
         # Where the scene changes, points cannot be followed. The cuts that correcting found are not asked for: with a
         # wrong readout it finds many.
         found = None if restarts or self._latest is None else bending(self._latest, seen)
-        if found is None:
+        self._latest = seen
+        return found
+
+    def take(self, link: Bending | None, size: tuple[int, int]) -> None:
+        """Take what was found for the next frame `(H, W)`."""
+        self._size = size
+        if link is None:
             self._runs.append([])
         else:
-            self._runs[-1].append(found)
-        self._latest = seen
+            self._runs[-1].append(link)
 
     def found(self, sure: float = SURE) -> CheckedResult:
         """What the frames so far say; `sure` is in standard errors."""
         runs = [run for run in self._runs if len(run) >= SHORTEST]
         pairs = sum(len(run) for run in runs)
-        if not pairs or self._latest is None:
+        if not pairs or self._size is None:
             return CheckedResult("open")
         before, after = (
             np.concatenate([unsteady(np.stack([getattr(pair, when) for pair in run])) for run in runs])
@@ -135,7 +146,7 @@ class ResultCheck:
         if pairs < FEWEST or squares.mean() < LEAST_PX**2:
             return CheckedResult("open", old, new, pairs=pairs)
         part, error = _ratio(products, squares)
-        against = self._against(runs, self._latest.size, sure)
+        against = self._against(runs, self._size, sure)
         worse = against or part + sure * error < 0.5
         verdict: Verdict = "worse" if worse else "better" if part > 0.5 else "open"
         return CheckedResult(verdict, old, new, part=max(0.0, part), part_error=error, against=against, pairs=pairs)

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
 from qrsc.pipeline import Corrected, Corrector, Seconds
 from qrsc.pipeline.presets import choose_scale, get_preset
-from qrsc.video.checked_run import CheckedRun, NotBetterError, lessened
+from qrsc.video.checked_run import CheckedRun, Lessening, NotBetterError
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.concurrent_io import concurrent_io
 from qrsc.video.edges import choose_edges
@@ -107,11 +106,10 @@ def slowmo_video(
         on_note=on_note,
         on_frame=on_frame,
     )
-    readout, strength = job.chosen.readout, 1.0
-    checked: CheckedResult | None = None
-    for tries in count():
+    readout, lessening = job.chosen.readout, Lessening(1.0)
+    while True:
         # Of less correction, as of a shorter readout: between frames there is no strength.
-        shorter = replace(readout, gamma=strength * readout.gamma)
+        shorter = replace(readout, gamma=lessening.strength * readout.gamma)
         corrector = Corrector(
             shorter,
             preset=preset,
@@ -130,13 +128,11 @@ def slowmo_video(
             edges = choose_edges("fill", 0.0, clip_size(job.source, job.info))
             between = partial(corrector.between, count=factor)
             return job.planned(plan_clip(job, between, edges, preset, copied=False, factor=factor))
-        run = CheckedRun(job, readout, strength, lessens=not job.ordered)
+        run = CheckedRun(job, readout, lessening.strength, lessens=not job.ordered)
         try:
-            return _slow_down(job, corrector, factor, keep, run, checked)
+            return _slow_down(job, corrector, factor, keep, run, lessening.checked)
         except NotBetterError as error:
-            checked = error.checked
-            strength = lessened(job, checked, strength, tries)
-    raise AssertionError  # the last try corrects nothing, and is no worse
+            lessening = lessening.after(job, error.checked)
 
 
 def _slow_down(

@@ -109,7 +109,7 @@ class VideoSource:
 
     def items(self) -> Iterator[Any]:
         """`SourceFrame`s in order, with the packets of the copied tracks between them."""
-        items = read_clip(self.container, self.info, self.copied, start=self.start, end=self.end, report=self.report)
+        items = self._read()
         while True:
             with self.seconds.of("decode"):
                 with self._reading:
@@ -120,6 +120,9 @@ class VideoSource:
             if item is None:
                 return
             yield item
+
+    def _read(self) -> Iterator[Any]:
+        return read_clip(self.container, self.info, self.copied, start=self.start, end=self.end, report=self.report)
 
     def _next(self, items: Iterator[Any]) -> Any:
         """The next item, None at the end. Named here, a failure to read is not taken for one to write."""

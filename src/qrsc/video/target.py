@@ -135,8 +135,24 @@ def open_target(
         with atomic_folder(output, overwrite=overwrite) as work:
             yield FolderTarget(work, seconds)
         return
-    info = source.info
     rate = None if fps is None else Fraction(fps).limit_denominator(1001)
+    with open_video(output, source, encoding, size=size, rate=rate, overwrite=overwrite, verifier=verifier) as writer:
+        yield VideoTarget(writer, seconds, encoding.layout.bits)
+
+
+@contextmanager
+def open_video(
+    output: Path,
+    source: Source,
+    encoding: Encoding,
+    *,
+    size: tuple[int, int],
+    rate: Fraction | None = None,
+    overwrite: bool,
+    verifier: Verifier | None = None,
+) -> Iterator[VideoWriter]:
+    """Open a video that takes over everything from its source but the frames; it is verified before it is named."""
+    info = source.info
     with atomic_file(output, overwrite=overwrite) as work:
         with open_writer(
             work,
@@ -148,7 +164,7 @@ def open_target(
             rate=rate if info is None else None,
             chapters=isinstance(source, VideoSource) and source.start is None and source.end is None,
         ) as writer:
-            yield VideoTarget(writer, seconds, encoding.layout.bits)
+            yield writer
         if verifier is not None:
             verifier.check(work, output, writer.record, encoding.container)
 
