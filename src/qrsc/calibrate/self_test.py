@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.cell_motions import ClipMotions
@@ -33,6 +31,7 @@ from qrsc.calibrate.estimate import (
     explanation,
     objection_to_interval,
 )
+from qrsc.calibrate.linear_algebra import small_thread_pool
 from qrsc.timing import Readout, Scan
 
 # Quantiles of 0.999 of the chi-squared distribution with 1, 2 and 3 degrees of freedom: parts that differ by more do
@@ -84,8 +83,8 @@ def checked_readout(
     if either_axis:  # which halves do not choose, but take from the whole
         return tested_by_halves(estimate(), motions, known_scan=scan is not None)
     # The halves one after the other beside the whole: on two cores, 0.8 of the time that all three take in turn.
-    with at_most_threads(1), ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as thread:
-        halves = thread.submit(_estimated_halves, motions, scan)
+    with at_most_threads(1), small_thread_pool() as threads:
+        halves = threads.submit(_estimated_halves, motions, scan)
         return _compared_with_halves(estimate(), halves.result())
 
 

@@ -14,7 +14,7 @@ from qrsc.farm.executor import Executor
 from qrsc.farm.inputs import Clip
 from qrsc.farm.manifest import Known, Manifest
 from qrsc.farm.settings import Settings
-from qrsc.farm.storage import FileState, below, fetch, remove_folder, sha256_of, state_of
+from qrsc.farm.storage import FileState, below, fetch, remove_folder, state_of
 from qrsc.farm.tasks import (
     ClipDivided,
     ClipDone,
@@ -28,6 +28,7 @@ from qrsc.farm.tasks import (
     Undividable,
     lessening_for_json,
 )
+from qrsc.weights import file_sha256
 
 WORK = ".qrsc-batch"  # folder for what is not finished
 WAIT = 0.5  # seconds after which progress is told even if nothing has happened
@@ -229,7 +230,7 @@ class Batch:
         # Copied or touched since: the content decides.
         if done["size"] != state.size:
             return False
-        return bool(sha256_of(fetch(clip.source, self._scratch / "hash")) == done["sha256"])
+        return bool(file_sha256(fetch(clip.source, self._scratch / "hash")) == done["sha256"])
 
     # --- outcomes in ---
 

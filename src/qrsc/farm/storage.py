@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qrsc.media.atomic import atomic_file
-from qrsc.weights import file_sha256
 
 Name = str
 
@@ -146,11 +145,6 @@ def remove_folder(name: Name) -> None:
             files.rm(path, recursive=True)
     else:
         shutil.rmtree(name, ignore_errors=True)
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file on this machine."""
-    return file_sha256(path)
 
 
 def _hidden(relative: str) -> bool:

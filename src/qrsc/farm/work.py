@@ -14,7 +14,7 @@ from typing import Any
 from qrsc.backend.memory import is_out_of_memory
 from qrsc.backend.progress import CancelToken, Progress
 from qrsc.backend.threads import at_most_threads
-from qrsc.farm.storage import below, fetch, is_remote, put, remove_folder, sha256_of, state_of
+from qrsc.farm.storage import below, fetch, is_remote, put, remove_folder, state_of
 from qrsc.farm.tasks import (
     ClipDivided,
     ClipDone,
@@ -39,6 +39,7 @@ from qrsc.video.correct import correct_job
 from qrsc.video.join import join_clip
 from qrsc.video.result import VideoResult
 from qrsc.video.segment import SHORT, SegmentRecord, correct_segment, frames_to_divide, lead_is_enough
+from qrsc.weights import file_sha256
 
 UNSURE = 0.25  # share of the pixels from which on a frame is listed as unsure
 NO_MEMORY = "there is not enough memory"
@@ -105,7 +106,7 @@ def _clip(task: ClipTask, desk: Desk) -> Value:
         cancel=desk.cancel,
         on_frame=lambda corrected: unsure.append(_unsure(corrected)),
     )
-    sha256 = sha256_of(source)
+    sha256 = file_sha256(source)
     lessening = task.lessening or Lessening(task.settings.options.strength)
     undivided = task.undivided
     if not undivided and task.settings.segment and not _keeps_all(task, job, lessening):
@@ -135,7 +136,7 @@ def _is_whole(line: dict[str, Any], task: Task, desk: Desk) -> bool:
         if state_of(name) is None:
             return False
         local = fetch(name, desk.scratch / "segment") if is_remote(name) else Path(name)
-        if sha256_of(local) != line[f"{kind}_sha256"]:
+        if file_sha256(local) != line[f"{kind}_sha256"]:
             return False
     return True
 
@@ -167,9 +168,9 @@ def _segment(task: SegmentTask, desk: Desk) -> Value:
         "first_pts": record.first_pts,
         "last_pts": record.last_pts,
         "file": name,
-        "file_sha256": sha256_of(path),
+        "file_sha256": file_sha256(path),
         "record": path.with_suffix(".json").name,
-        "record_sha256": sha256_of(path.with_suffix(".json")),
+        "record_sha256": file_sha256(path.with_suffix(".json")),
         "seconds": round(record.seconds, 3),
     }
     if is_remote(task.folder):
@@ -205,7 +206,7 @@ def _join(task: JoinTask, desk: Desk) -> Value:
     unsure = [share for record in records for share in record.unsure]
     seconds = sum(record.seconds for record in records) + time.perf_counter() - started
     done = _finished(
-        task, desk, job, result, sha256_of(source), unsure, seconds, segments=len(records), readout=task.readout
+        task, desk, job, result, file_sha256(source), unsure, seconds, segments=len(records), readout=task.readout
     )
     remove_folder(task.folder)
     return done
@@ -242,7 +243,7 @@ def _finished(
 ) -> ClipDone:
     """Give an output its name, and gather what is told about it."""
     thumbnail = thumbnail_of(job.source, result.output)
-    written_sha256, written = sha256_of(result.output), result.output.stat().st_size
+    written_sha256, written = file_sha256(result.output), result.output.stat().st_size
     put(result.output, task.clip.output, overwrite=task.overwrite)
     fps = job.info.fps if job.info is not None else job.fps
     figures = {
