@@ -1,6 +1,6 @@
 """Figures of `qrsc batch`: throughput by workers, a long clip in segments, kills, memory of the driver.
 
-Usage: python benchmarks/batch.py [throughput] [long] [kills] [memory]     all of them without a name
+Usage: python benchmarks/batch.py [throughput] [long] [kills] [node_kills] [memory]     all of them without a name
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import av
 
+from benchmarks._batch_kills import kill_batches
 from benchmarks._provenance import made_with
 from tests.farm.clips import GAMMA, hard_clip, short_clip, with_edit_list
 
@@ -115,41 +115,17 @@ def long(folder: Path, count: int = 2000) -> None:
             )
 
 
-def kills(folder: Path, count: int = 20) -> None:
-    """Kill a worker or the driver at random times, go on each time, and compare the result with one that was left."""
-    chance = random.Random(0)
-    for seed in (1, 2, 3):
-        short_clip(folder / "in" / f"{seed}.mkv", 100, seed, options={"crf": "8", "g": "20"})
-    command = [*PROGRAM, "batch", str(folder / "in"), "--segment", "20", "--workers", "2", "--threads", "1", "--codec",
-               "ffv1", "--motion", "quadratic", "--quiet", *OPTIONS]  # fmt: skip
-    started = time.perf_counter()
-    subprocess.run([*command, "-o", str(folder / "left")], check=True)
-    usual = time.perf_counter() - started
-    killed = {"worker": 0, "driver": 0}
-    out = folder / "out"
-    while sum(killed.values()) < count:
-        driver = subprocess.Popen([*command, "-o", str(out)])
-        time.sleep(chance.uniform(0.2, 0.6) * usual)
-        while driver.poll() is None and sum(killed.values()) < count:
-            children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
-            kind = chance.choice(["worker", "driver"]) if children else "driver"
-            os.kill(int(chance.choice(children)) if kind == "worker" else driver.pid, signal.SIGKILL)
-            killed[kind] += 1
-            time.sleep(chance.uniform(0.05, 0.3) * usual)
-        driver.wait()
-        if all((out / f"{seed}.mkv").exists() for seed in (1, 2, 3)):
-            for seed in (1, 2, 3):  # begin anew: there are kills left
-                if sum(killed.values()) < count:
-                    (out / f"{seed}.mkv").unlink()
-    subprocess.run([*command, "-o", str(out)], check=True)
-    same = all(frames_of(out / f"{s}.mkv") == frames_of(folder / "left" / f"{s}.mkv") for s in (1, 2, 3))
-    lines = [json.loads(line) for line in (out / "manifest.jsonl").read_text().splitlines()]
-    left = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
-    done = sum(line["kind"] == "done" for line in lines)
-    corrected = sum(line["kind"] == "segment" for line in lines)
-    print(
-        f"kills: {killed}; results equal: {same}; files: {left}; {corrected} segments corrected for {done} clips of 5"
-    )
+def kills(folder: Path) -> None:
+    """Kill workers and drivers on this machine, 10 of each."""
+    kill_batches(folder, frames_of, ray=False, each=10)
+
+
+def node_kills(folder: Path) -> None:
+    """Kill workers, drivers and nodes of a Ray cluster, 8 of each. Needs Ray."""
+    if find_spec("ray") is None:
+        print("node_kills: left out, since Ray is not installed")
+        return
+    kill_batches(folder, frames_of, ray=True, each=8)
 
 
 def memory(folder: Path) -> None:
@@ -168,7 +144,7 @@ def memory(folder: Path) -> None:
         subprocess.run([sys.executable, "-c", script, str(clips), str(folder / f"out{count}")], check=True)
 
 
-PARTS = {"throughput": throughput, "long": long, "kills": kills, "memory": memory}
+PARTS = {"throughput": throughput, "long": long, "kills": kills, "node_kills": node_kills, "memory": memory}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -10,11 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from qrsc.backend.memory import is_out_of_memory
 from qrsc.backend.progress import CancelToken, Progress
 from qrsc.backend.threads import at_most_threads
-from qrsc.farm.storage import below, fetch, is_remote, put, remove_folder, state_of
+from qrsc.farm.storage import below, fetch, files_below, is_remote, put, remove_folder, state_of
 from qrsc.farm.tasks import (
     ClipDivided,
     ClipDone,
@@ -42,6 +44,7 @@ from qrsc.video.segment import SHORT, SegmentRecord, correct_segment, frames_to_
 from qrsc.weights import file_sha256
 
 UNSURE = 0.25  # share of the pixels from which on a frame is listed as unsure
+BEGUN = ".begun"  # suffix of the marks of segments that were begun
 NO_MEMORY = "there is not enough memory"
 
 
@@ -147,6 +150,7 @@ def _segment(task: SegmentTask, desk: Desk) -> Value:
     name = segment_name(task.lessening, task.segment.number)
     folder = desk.scratch / "segments" if is_remote(task.folder) else Path(task.folder)
     path = folder / name
+    _mark_begun(task, folder, path.stem)
     job = task.settings.options.job(
         source, path.with_suffix(Path(task.clip.relative).suffix), overwrite=True, chosen=readout,
         progress=desk.progress, cancel=desk.cancel,
@@ -184,6 +188,15 @@ def segment_name(lessening: Lessening, number: int) -> str:
     return f"{lessening.tries}-{number:06d}.segment"
 
 
+def _mark_begun(task: SegmentTask, folder: Path, stem: str) -> None:
+    """Leave an empty file that says which process has begun a segment: whatever is killed, tries can be counted."""
+    mark = folder / f"{stem}.{os.getpid()}-{uuid4().hex[:8]}{BEGUN}"
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    if is_remote(task.folder):
+        put(mark, below(task.folder, mark.name))
+
+
 def _join(task: JoinTask, desk: Desk) -> Value:
     started = time.perf_counter()
     source = fetch(task.clip.source, desk.scratch / "staged")
@@ -205,9 +218,11 @@ def _join(task: JoinTask, desk: Desk) -> Value:
         return NotBetter(task.lessening.after(job, error.checked))
     unsure = [share for record in records for share in record.unsure]
     seconds = sum(record.seconds for record in records) + time.perf_counter() - started
+    begun = sum(name.endswith(BEGUN) for _, name in files_below(task.folder))
     done = _finished(
-        task, desk, job, result, file_sha256(source), unsure, seconds, segments=len(records), readout=task.readout
-    )
+        task, desk, job, result, file_sha256(source), unsure, seconds,
+        segments=len(records), begun=begun, readout=task.readout,
+    )  # fmt: skip
     remove_folder(task.folder)
     return done
 
@@ -238,6 +253,7 @@ def _finished(
     seconds: float,
     *,
     segments: int = 0,
+    begun: int = 0,
     undivided: str = "",
     readout: dict[str, Any] | None = None,
 ) -> ClipDone:
@@ -258,6 +274,7 @@ def _finished(
         "notes": list(result.notes),
         "seconds": round(seconds, 3),
         "segments": segments,
+        "segments_begun": begun,
         "undivided": undivided,
         "thumbnail": thumbnail,
     }
