@@ -62,6 +62,14 @@ class CameraMotion:
     weak: tuple[int, ...] = ()
 
     @property
+    def weak_ranges(self) -> str:
+        """The weak frames in words: `10 to 28`, or `3, 11 to 15`."""
+        starts = [number for number in self.weak if number - 1 not in self.weak]
+        ends = [number for number in self.weak if number + 1 not in self.weak]
+        ranges = [str(one) if one == other else f"{one} to {other}" for one, other in zip(starts, ends, strict=True)]
+        return ", ".join(ranges)
+
+    @property
     def times(self) -> Array:
         """`[N]`, the instants of the middle rows."""
         return np.arange(self.frames, dtype=np.float64) + self.readout.instant("middle")
