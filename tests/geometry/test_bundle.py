@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from qrsc.geometry import bundle as model
-from qrsc.geometry.adjusted_motion import adjusted_motion
+from qrsc.geometry.adjusted_motion import _anchored, adjusted_motion
 from qrsc.geometry.bundle import Bundle, Observed
 from qrsc.geometry.bundle_steps import adjusted
 from qrsc.geometry.camera_motion import CameraMotion
 from qrsc.geometry.corner_tracks import LONGEST, CornerTracker, CornerTracks
+from qrsc.geometry.formats import gyroflow_log
 from qrsc.geometry.motion_report import motion_text
 from qrsc.geometry.rotations import rotation_matrices, rotation_vectors
 from qrsc.timing import Readout
@@ -91,7 +92,7 @@ def test_the_drift_of_a_path_is_corrected() -> None:
     assert found.tracks > 200
     assert found.focal == FOCAL  # it was given
     assert not set(found.weak) & set(range(12, FRAMES - 6))  # tracks begin at random: few reach the ends
-    predicted = np.degrees(found.standard_errors(np.arange(0.0, FRAMES, 2.0))[:, :3])
+    predicted = np.degrees(found.standard_errors(np.arange(13.0, FRAMES - 6, 2.0))[:, :3])
     assert 0.3 < float(np.sqrt((predicted**2).sum(1).mean())) / error < 5.0
 
 
@@ -109,6 +110,18 @@ def test_frames_without_connection_are_named() -> None:
     found = adjusted_motion(true, parted)
     assert {19, 20, 21, 22} <= set(found.weak)
     assert "hardly anything can be followed" in motion_text(found)
+    assert "uncertain in frames" in gyroflow_log(found, "clip.mp4")
+    times, tied = found.times, replace(found, weak=())
+    before = np.degrees(tied.standard_errors(times)[:, :3]).mean()
+    after = np.degrees(found.standard_errors(times)[:, :3]).mean()
+    assert before < 0.2  # degrees; 0.12
+    assert after > 0.5  # the camera turns by 1° from frame to frame
+
+
+def test_tracks_that_lie_within_weak_frames_say_nothing() -> None:
+    frame, track = np.array([4, 5, 6, 7, 8, 2, 3, 4, 5, 6, 7, 8, 9, 10]), np.repeat([0, 1], [5, 9])
+    tracks = CornerTracks(np.zeros((14, 2)), frame, track)
+    assert _anchored(tracks, tuple(range(4, 9))).tolist() == [False, True]
 
 
 def test_too_few_tracks_leave_the_path_as_it_is() -> None:

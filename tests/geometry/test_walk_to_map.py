@@ -15,12 +15,16 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "walk_to_map.py"
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
+    sys.path.insert(0, str(SCRIPT.parent))  # as when it is run: it imports the file beside it
     spec = importlib.util.spec_from_file_location("walk_to_map", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["walk_to_map"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(SCRIPT.parent))
     return module
 
 

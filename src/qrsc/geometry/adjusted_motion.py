@@ -27,6 +27,7 @@ REGIONS = (2, 3)
 REFITTING = 4  # steps
 # Frames are weakly connected by fewer points than this, or than this part of what is usual in the clip.
 FEW, FEW_PART = 20, 0.15
+ANCHOR = 3  # observations of a track in frames that are not weak, if there are weak ones
 # How many times larger errors are than this says, on six simulated hand-held clips: errors of regions are correlated.
 CORRELATION = 2.5
 
@@ -40,6 +41,14 @@ def adjusted_motion(motion: CameraMotion, tracks: CornerTracks) -> CameraMotion:
         return motion
     known = _observed(motion, tracks)
     found = adjusted(known, model.initial(known), free_focal=not motion.focal_given)
+    weak = _weak_frames(known, found, tracks, motion.frames)
+    if weak:
+        anchored = _anchored(tracks, weak)
+        if anchored.sum() < FEWEST:
+            return replace(motion, weak=weak)
+        tracks = tracks.chosen(anchored)
+        known = _observed(motion, tracks)
+        found = adjusted(known, model.initial(known), free_focal=not motion.focal_given)
     path = _path(motion, found.path)
     without = [
         _path(motion, adjusted(*_part(known, found, kept), steps=REFITTING).path) for kept in _regions_left_out(known)
@@ -52,7 +61,7 @@ def adjusted_motion(motion: CameraMotion, tracks: CornerTracks) -> CameraMotion:
         focal=found.focal,
         depth=float(np.median(found.inverse_depth)),
         tracks=tracks.number,
-        weak=_weak_frames(known, found, tracks, motion.frames),
+        weak=weak,
     )
 
 
@@ -78,6 +87,17 @@ def _weak_frames(known: Observed, found: Bundle, tracks: CornerTracks, frames: i
     counts = np.bincount(tracks.frame[:-1][leads], minlength=frames - 1)[: frames - 1]
     few = counts < max(FEW, FEW_PART * float(np.median(counts)))
     return tuple(np.flatnonzero(few).tolist())
+
+
+def _anchored(tracks: CornerTracks, weak: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Tracks `[T]` of which enough is seen outside weak frames.
+
+    The others lie on the thing that fills the picture, as far as anyone can tell. Without them the path keeps its
+    course from frame to frame there, and what leads in and out of the weak frames still counts.
+    """
+    outside = np.bincount(tracks.track, ~np.isin(tracks.frame, weak), minlength=tracks.number)
+    anchored: npt.NDArray[np.bool_] = outside >= ANCHOR
+    return anchored
 
 
 def _regions_left_out(known: Observed) -> list[npt.NDArray[np.bool_]]:

@@ -45,7 +45,7 @@ class CameraMotion:
         tracks: how many points were followed over many frames, to correct the drift of angles that are summed up from
             frame to frame; 0 if there were too few.
         weak: numbers of the frames to whose next one hardly any of these points lead, because something near fills the
-            picture. Angles on both sides of them are hardly connected, which the standard errors do not cover.
+            picture. What was found there may be the motion of that thing: standard errors grow by as much.
     """
 
     path: Array
@@ -62,6 +62,14 @@ class CameraMotion:
     weak: tuple[int, ...] = ()
 
     @property
+    def weak_ranges(self) -> str:
+        """The weak frames in words: `10 to 28`, or `3, 11 to 15`."""
+        starts = [number for number in self.weak if number - 1 not in self.weak]
+        ends = [number for number in self.weak if number + 1 not in self.weak]
+        ranges = [str(one) if one == other else f"{one} to {other}" for one, other in zip(starts, ends, strict=True)]
+        return ", ".join(ranges)
+
+    @property
     def times(self) -> Array:
         """`[N]`, the instants of the middle rows."""
         return np.arange(self.frames, dtype=np.float64) + self.readout.instant("middle")
@@ -75,8 +83,21 @@ class CameraMotion:
         basis = spline_basis(times, len(self.path))
         each = np.stack([basis @ path for path in self.spread])
         each = each - each.mean(1, keepdims=True)
-        errors: Array = each.std(0, ddof=1) / math.sqrt(len(each))
+        errors: Array = np.hypot(each.std(0, ddof=1) / math.sqrt(len(each)), self._lost(times))
         return errors
+
+    def _lost(self, times: Array) -> Array:
+        """`[T, 6]`, standard deviations of `coordinates` about their mean, of what weak frames leave unknown.
+
+        In each of them, the step to the next frame is as uncertain as steps are large in this clip: a random walk.
+        """
+        begin = np.array(self.weak, dtype=np.float64) + self.readout.instant("middle")
+        passed = np.clip(np.asarray(times)[:, None] - begin, 0.0, 1.0)  # [T, weak], how much of each step
+        walk = np.sqrt(((passed - passed.mean(0)) ** 2).sum(1))
+        steps = np.diff(self.coordinates(self.times), axis=0).reshape(-1, 2, 3)
+        sizes = np.sqrt((steps**2).mean((0, 2)))  # of rotations and of translations
+        lost: Array = walk[:, None] * np.repeat(sizes, 3)
+        return lost
 
     def rates(self, times: Array, step: float = 1.0 / STEPS) -> Array:
         """`[T, 3]`, mean rates about x, y and z over the `step` before each time, in radians per frame interval."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -136,8 +137,8 @@ def _text(
             )
         if motion.weak:
             say(
-                f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak[0]} to "
-                f"{motion.weak[-1]}): the rotation is uncertain there"
+                f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak_ranges}): the "
+                f"rotation is uncertain there, by up to {_largest_error(motion):.2g}° about its mean"
             )
         return gyroflow_log(motion, clip.source.name)
     if format == "kalibr":
@@ -148,6 +149,11 @@ def _text(
     found = read_poses(poses)
     starts, ends = row_poses(found, clip.readout, at)
     return gsplat_views(found.names, starts, ends, clip.readout, found.intrinsics, clip.size)
+
+
+def _largest_error(motion: CameraMotion) -> float:
+    """The largest standard error of an angle, degrees."""
+    return math.degrees(float(motion.standard_errors(motion.times)[:, :3].max()))
 
 
 def _motion(clip: _Clip, focal: float | None) -> CameraMotion:
@@ -251,6 +257,7 @@ def _write_arrays(path: Path, clip: _Clip, at: Instant, preset: PresetName, foca
         put("position", motion.positions(instants))
         put("zoom", motion.zoom(instants))
         put("standard_error", motion.standard_errors(instants))
+        put("weak_frames", np.array(motion.weak, dtype=np.int64))
         about = {
             "gamma": clip.readout.gamma,
             "scan": clip.readout.scan,

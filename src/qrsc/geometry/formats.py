@@ -41,12 +41,15 @@ def gyroflow_log(motion: CameraMotion, video: str) -> str:
     rates = motion.rates(times, step) * fps  # rad / s
     seconds = (times - motion.readout.instant("middle")) / fps
     logged = -rates[:, [1, 0, 2]]
+    note = "rotation found from the picture"
+    if motion.weak:
+        note += f"; uncertain in frames {motion.weak_ranges.replace(',', ' and')}"  # a comma ends a field
     lines = [
         "GYROFLOW IMU LOG",
         "version,1.3",
         "id,qrsc",
         "orientation,XYZ",
-        "note,rotation found from the picture",
+        f"note,{note}",
         f"videofilename,{video}",
         f"frame_readout_time,{motion.readout.milliseconds(fps):.4f}",
         f"frame_readout_direction,{_GYROFLOW_DIRECTIONS[motion.readout.scan]}",

@@ -37,8 +37,8 @@ def motion_text(motion: CameraMotion) -> str:
     )
     if motion.weak:
         lines.append(
-            f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak[0]} to "
-            f"{motion.weak[-1]}): angles before and after may differ by more than the standard errors say"
+            f"hardly anything can be followed from {len(motion.weak)} of the frames ({motion.weak_ranges}): what is "
+            "found there may be the motion of something near, and standard errors are as large"
         )
     lines += [
         f"{name}: over {span:.2f}° (standard error {error:.3f}°)"
