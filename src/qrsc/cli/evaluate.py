@@ -85,6 +85,7 @@ def evaluate(
 ) -> None:
     """Score methods on a data set. Prints a table, with the paper's figures beside ours."""
     from qrsc.backend.device import choose_device
+    from qrsc.baselines.rows import all_methods
     from qrsc.cli.progress import reporting
     from qrsc.data.layouts import given_readout
     from qrsc.evaluate.evaluate_data import evaluate_data
@@ -111,6 +112,7 @@ def evaluate(
             save_frames=save_frames,
             per_frame=per_frame,
             plots=plots,
+            table=all_methods(layout),
             progress=progress,
         )
     typer.echo(evaluation.table(form, published=published))

@@ -1,0 +1,28 @@
+"""The table of all methods that `qrsc evaluate` knows by name: those of `evaluate`, and the baselines."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from qrsc.baselines.classical.diffhomo import DiffHomo
+from qrsc.baselines.classical.dsfm import CARLA, Dsfm
+from qrsc.baselines.classical.row_homography import RowHomography
+from qrsc.evaluate.methods.registry import METHODS, MethodTable
+
+
+def all_methods(layout: str) -> MethodTable:
+    """Every method by name, for data sets of a layout: that of Carla-RS has known intrinsics, others have guessed ones.
+
+    `dsfm` and `diffhomo` fit a constant acceleration, as published; `-velocity` a constant velocity.
+    """
+    camera = CARLA if layout == "carla" else None
+    return MappingProxyType(
+        {
+            **METHODS,
+            "row-homography": RowHomography(),
+            "dsfm": Dsfm(accelerated=True, intrinsics=camera),
+            "dsfm-velocity": Dsfm(intrinsics=camera),
+            "diffhomo": DiffHomo(accelerated=True),
+            "diffhomo-velocity": DiffHomo(),
+        }
+    )
