@@ -102,6 +102,16 @@ def test_the_focal_length_is_found_with_the_path() -> None:
     assert adjusted_motion(guess, tracks_of(true, noise=0.05)).focal == pytest.approx(FOCAL, rel=0.01)
 
 
+def test_a_long_focal_length_leaves_the_path_adjustable() -> None:
+    """Turns and shifts are then nearly the same; steps along what they share must not stop the adjustment."""
+    true = given_motion(Readout(0.8))
+    path = true.path * [0.1, 0.1, 1.0, 0.1, 0.1, 0.1]
+    long = replace(true, path=path, focal=10 * FOCAL, focal_given=False)
+    found = adjusted_motion(long, tracks_of(true, noise=0.05))
+    assert float(np.abs(found.path - path).max()) > 0.0
+    assert float(found.standard_errors(found.times)[:, :3].min()) > 1e-6
+
+
 def test_frames_without_connection_are_named() -> None:
     true = given_motion(Readout(0.8))
     tracks = tracks_of(true, noise=0.05)

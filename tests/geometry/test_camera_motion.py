@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from typer.testing import CliRunner
 
 from qrsc.calibrate.grey_frames import open_clip
 from qrsc.cli.app import app
+from qrsc.geometry import find_motion
 from qrsc.geometry.camera_motion import CameraMotion
 from qrsc.geometry.export import export_clip
 from qrsc.geometry.find_motion import find_camera_motion
+from qrsc.geometry.motion_report import motion_text
 from qrsc.geometry.rotations import rotation_matrices, rotation_vectors
 from qrsc.media.image_folder import read_frame, write_frame
 from qrsc.simulate.paint.library import texture_library
@@ -172,3 +175,13 @@ def test_what_has_no_motion(tmp_path: Path) -> None:
         find_camera_motion(open_clip(tmp_path), Readout(0.5))
     with pytest.raises(ValueError, match="focal length must be positive"):
         find_camera_motion(open_clip(tmp_path), Readout(0.5), focal=-1.0)
+
+
+def test_a_focal_length_no_camera_has_is_not_believed(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_clip(clip, 30.0)
+    fitted = find_motion._fitted
+    monkeypatch.setattr(find_motion, "_fitted", lambda *given: replace(fitted(*given), inverse_focal_squared=0.0))
+    motion = find_camera_motion(source, Readout(GAMMA))
+    assert motion.focal_assumed
+    assert motion.focal == float(max(source.size))
+    assert "assumed, since the clip does not determine it" in motion_text(motion)

@@ -33,14 +33,15 @@ CORRELATION = 2.5
 
 
 def adjusted_motion(motion: CameraMotion, tracks: CornerTracks) -> CameraMotion:
-    """A camera path that also agrees with tracks; the focal length is adjusted unless it was given."""
+    """A camera path that also agrees with tracks; the focal length is adjusted if it was found with the path."""
+    free_focal = not (motion.focal_given or motion.focal_assumed)
     if len(tracks.track) > MOST:
         every = np.arange(tracks.number)
         tracks = tracks.chosen(every % -(-len(tracks.track) // MOST) == 0)
     if tracks.number < FEWEST:
         return motion
     known = _observed(motion, tracks)
-    found = adjusted(known, model.initial(known), free_focal=not motion.focal_given)
+    found = adjusted(known, model.initial(known), free_focal=free_focal)
     weak = _weak_frames(known, found, tracks, motion.frames)
     if weak:
         anchored = _anchored(tracks, weak)
@@ -48,7 +49,7 @@ def adjusted_motion(motion: CameraMotion, tracks: CornerTracks) -> CameraMotion:
             return replace(motion, weak=weak)
         tracks = tracks.chosen(anchored)
         known = _observed(motion, tracks)
-        found = adjusted(known, model.initial(known), free_focal=not motion.focal_given)
+        found = adjusted(known, model.initial(known), free_focal=free_focal)
     path = _path(motion, found.path)
     without = [
         _path(motion, adjusted(*_part(known, found, kept), steps=REFITTING).path) for kept in _regions_left_out(known)

@@ -39,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 UNKNOWNS = BLOCK * COORDINATES  # U, in a block
 POINT = 3  # unknowns of a point
 STEPS = 12
-MAX_TRIES = 6  # of a step, with increasing damping
+MAX_TRIES = 9  # of a step, with increasing damping
 DAMPING, LEAST_DAMPING = 1e-3, 1e-6
 LAST_STEPS = 3  # at the end, in which the noise stays as it is
 CONVERGED = 1e-4  # relative change of the cost
@@ -111,15 +111,22 @@ def _lower(
 def _step(
     known: Observed, bundle: Bundle, linear: Linearised, weight: Array, damping: float, free_focal: bool
 ) -> Bundle:
-    """The bundle that the normal equations lead to; `weight` is `[O]`, damping holds the points where they are."""
+    """The bundle that the normal equations lead to; `weight` is `[O]`, damping holds everything where it is.
+
+    With a long focal length, turns and shifts are nearly the same to first order: without damping of the path, steps
+    along what they share are far too large.
+    """
     points = _eliminated(known, bundle, linear, weight, damping)
     reduced = _reduced(known, bundle, linear, weight, points)
+    every = np.arange(UNKNOWNS)
+    reduced.diagonal[:, every, every] *= 1.0 + damping
     inverses = factorised(reduced.diagonal, reduced.below)
     both = solve_factorised(inverses, reduced.below, np.stack([reduced.right, reduced.border], -1))
     change, response = both[..., 0], both[..., 1]
     focal = 0.0
     if free_focal:
-        schur = reduced.corner - float((reduced.border * response).sum()) + (FOCAL_STD * bundle.focal) ** -2.0
+        schur = (1.0 + damping) * reduced.corner - float((reduced.border * response).sum())
+        schur += (FOCAL_STD * bundle.focal) ** -2.0
         right = reduced.corner_right - float((reduced.border * change).sum())
         right -= float(np.log(bundle.focal / known.focal)) / (FOCAL_STD**2 * bundle.focal)
         most = MAX_FOCAL_STEP * bundle.focal

@@ -46,6 +46,7 @@ class CameraMotion:
             frame to frame; 0 if there were too few.
         weak: numbers of the frames to whose next one hardly any of these points lead, because something near fills the
             picture. What was found there may be the motion of that thing: standard errors grow by as much.
+        focal_assumed: the clip does not determine the focal length, nor how large the angles are that depend on it.
     """
 
     path: Array
@@ -60,6 +61,14 @@ class CameraMotion:
     noise: float
     tracks: int = 0
     weak: tuple[int, ...] = ()
+    focal_assumed: bool = False
+
+    @property
+    def focal_origin(self) -> str:
+        """Where the focal length comes from, in words."""
+        if self.focal_given:
+            return "given"
+        return "assumed, since the clip does not determine it" if self.focal_assumed else "found with the motion"
 
     @property
     def weak_ranges(self) -> str:

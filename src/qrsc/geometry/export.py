@@ -132,7 +132,7 @@ def _text(
         motion = _motion(clip, focal)
         if focal is None:
             say(
-                f"focal length found with the motion: {motion.focal:.0f} px. Angles are in proportion to it: give "
+                f"focal length {motion.focal_origin}: {motion.focal:.0f} px. Angles are in proportion to it: give "
                 "--focal if it is known"
             )
         if motion.weak:
@@ -266,5 +266,6 @@ def _write_arrays(path: Path, clip: _Clip, at: Instant, preset: PresetName, foca
             "size": {"height": height, "width": width},
             "focal": motion.focal,
             "focal_given": motion.focal_given,
+            "focal_assumed": motion.focal_assumed,
         }
         put("about", np.array(json.dumps(about)))

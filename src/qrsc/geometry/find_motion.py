@@ -38,6 +38,9 @@ LONGEST_GAP = 1.1  # frame intervals; frames further apart share no motion
 # this is, the more is taken for rotation. Before the drift is corrected, the rotation of three simulated hand-held
 # clips is off by 0.19° rms with 0.3, 0.15° with 0.03, and 0.57° with 0.003.
 TRANSLATION = 0.03
+# Focal lengths of cameras, in longer sides of the picture. What lies outside was not found but left open by the clip: a
+# slight shake hardly says anything about it.
+SHORTEST_FOCAL, LONGEST_FOCAL = 0.4, 4.0
 
 
 def find_camera_motion(
@@ -52,7 +55,8 @@ def find_camera_motion(
     Args:
         clip: from `qrsc.calibrate.grey_frames.open_clip`.
         readout: how its frames were read.
-        focal: focal length in pixels, if it is known. Without it, it is found with the motion.
+        focal: focal length in pixels, if it is known. Without it, it is found with the motion, or assumed to be the
+            longer side of the picture where the clip does not determine it.
         advance: called for every frame.
     """
     if focal is not None and not focal > 0.0:
@@ -68,8 +72,7 @@ def find_camera_motion(
         model.depth.prior_mean = _turned_ground(model.depth.prior_mean, readout)
         fit = _fitted(model, readout, inverse)
         spread = [_refitted(model, turned, fit, group) for group in range(GROUPS)]
-        found = half / math.sqrt(max(fit.inverse_focal_squared, 1e-4))
-        focal_px = focal if focal is not None else found
+        focal_px, assumed = (focal, False) if focal is not None else _likely_focal(fit, half)
         motion = CameraMotion(
             _in_radians(_turned_back(fit.path, readout), focal_px, half),
             np.stack([_in_radians(_turned_back(path, readout), focal_px, half) for path in spread]),
@@ -81,8 +84,17 @@ def find_camera_motion(
             clip.fps,
             clip.size,
             fit.noise,
+            focal_assumed=assumed,
         )
         return adjusted_motion(motion, tracks)
+
+
+def _likely_focal(fit: CameraFit, half: float) -> tuple[float, bool]:
+    """The focal length in pixels, and whether it had to be assumed; `half` is half the longer side."""
+    found = half / math.sqrt(max(fit.inverse_focal_squared, 1e-4))
+    side = 2.0 * half
+    assumed = not SHORTEST_FOCAL * side <= found <= LONGEST_FOCAL * side
+    return (side if assumed else found), assumed
 
 
 def _read(clip: ClipSource, advance: Callable[[], None] | None) -> tuple[ClipMotions, CornerTracks, int]:

@@ -28,7 +28,7 @@ def motion_text(motion: CameraMotion) -> str:
     degrees = np.degrees(motion.coordinates(times)[:, :3])
     errors = np.degrees(motion.standard_errors(times)[:, :3]).mean(0)
     spans = np.ptp(degrees, axis=0)
-    focal = f"focal length {motion.focal:.0f} px, {'given' if motion.focal_given else 'found with the motion'}"
+    focal = f"focal length {motion.focal:.0f} px, {motion.focal_origin}"
     lines = [f"{motion.frames} frames, {focal}"]
     lines.append(
         f"{motion.tracks} points followed over many frames"
@@ -68,6 +68,7 @@ def motion_figures(motion: CameraMotion) -> dict[str, object]:
         "scan": motion.readout.scan,
         "focal": motion.focal,
         "focal_given": motion.focal_given,
+        "focal_assumed": motion.focal_assumed,
         "tracks": motion.tracks,
         "weak_frames": list(motion.weak),
         "time": times.tolist(),
