@@ -63,7 +63,7 @@ class Window:
             `[B, 1, height, 1]`.
         """
         places = torch.arange(height, device=tau.device, dtype=tau.dtype)
-        rows = (places + 0.5) * 2**level - 0.5
+        rows = (places + 0.5) * float(1 << level) - 0.5
         return tau.reshape(-1, 1, 1, 1) - self.gamma.reshape(-1, 1, 1, 1) * rows.reshape(1, 1, -1, 1) / self.rows
 
     def padded(self, multiple: int) -> Window:
