@@ -6,8 +6,9 @@ Three frames, the middle row's instant. An encoder of three levels; at each, fro
 features give nine velocities and masks for every pixel of each frame. Velocity times mask times row factor warps the
 features backwards; attention with the unwarped features as query weighs the nine; a convolution fuses the frames.
 
-Changed: the row factor is the true time from a row of each frame to the instant (published: the same map for all three,
-so that the neighbours are never brought over); pairs are right for any batch; the smoothness term sees all levels; the feature loss is that of the package (VGG-16), not VGG-19.
+Changed: the row factor is the true time from a row of each frame to the instant (published: the same map for all
+three, so that the neighbours are never brought over); pairs are right for any batch; the smoothness term sees all
+levels; the feature loss is that of the package (VGG-16), not VGG-19.
 """
 
 from __future__ import annotations
