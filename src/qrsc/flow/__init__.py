@@ -18,6 +18,7 @@ from qrsc.flow.precomputed import PrecomputedFlow
 from qrsc.flow.protocol import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.raft_rs.estimator import flow_from_file, shipped_flow
 from qrsc.flow.refined import RefinedFlow
+from qrsc.flow.search_first import SearchFirstFlow
 from qrsc.weights import card, file_sha256
 
 __all__ = [
@@ -39,12 +40,13 @@ _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
     "dis-ultrafast": lambda: DisFlow("ultrafast"),
     "raft-rs": lambda: shipped_flow("raft-rs"),
     "raft-rs+dis": lambda: RefinedFlow(shipped_flow("raft-rs")),
+    "dis-or-raft-rs": lambda: SearchFirstFlow(RefinedFlow(shipped_flow("raft-rs"))),
     "raft-rs-full+dis": lambda: RefinedFlow(shipped_flow("raft-rs", thorough=True)),
 }
 
 FLOWS: tuple[str, ...] = tuple(_ESTIMATORS)
 # The weights from the package that each of them loads.
-_SHIPPED_WEIGHTS = {"raft-rs": "raft-rs", "raft-rs+dis": "raft-rs", "raft-rs-full+dis": "raft-rs"}
+_SHIPPED_WEIGHTS = dict.fromkeys(("raft-rs", "raft-rs+dis", "raft-rs-full+dis", "dis-or-raft-rs"), "raft-rs")
 
 # Networks of other packages, by the word before the colon; called with the parts before and after the "@".
 _ADAPTERS: dict[str, Callable[[str, str | None], FlowEstimator]] = {
@@ -68,6 +70,7 @@ def load_flow(name: str) -> FlowEstimator:
     - `dis`, `dis-fast`, `dis-ultrafast`: OpenCV's Dense Inverse Search in its medium, fast and ultrafast presets;
     - `raft-rs`: the flow network with the weights of the package; `raft-rs+dis`: the same refined by a search. On a CPU
       the network works at a reduced resolution; in `raft-rs-full+dis` it works at the resolution used on a GPU;
+    - `dis-or-raft-rs`: `dis`, and `raft-rs+dis` for the pairs of frames on which `dis` contradicts itself;
     - `FILE.safetensors`: the flow network with weights that `qrsc train flow` wrote;
     - `FILE.npz`, or a folder: precomputed flows; see `qrsc.flow.precomputed`;
     - `torchvision:raft_large`, `torchvision:raft_small@C_T_V2`, `ptlflow:gma@things`, ...: networks of these packages;

@@ -47,13 +47,17 @@ class RefinedFlow:
 
     def __call__(self, first: Tensor, second: Tensor) -> FlowPair:
         """Flows of pairs of frames `[B, 3, H, W]`."""
-        found = self.estimator(first, second)
         if min(first.shape[-2:]) < MIN_SIDE:
+            found = self.estimator(first, second)
             self.replaced = 0.0
             small = f"frames with a side under {MIN_SIDE} pixels are not refined by the search"
             self.fallback = joined(fallback_of(self.estimator), small)
             return found
-        alone = self._alone(first, second)
+        return self.refine(first, second, self._alone(first, second))
+
+    def refine(self, first: Tensor, second: Tensor, alone: FlowPair) -> FlowPair:
+        """The same for frames of which the search's own flows are known; no side is under `MIN_SIDE` pixels."""
+        found = self.estimator(first, second)
         here, there = luma_images(first), luma_images(second)
         forward, replaced_forward = _refined(here, there, found.forward, alone.forward)
         backward, replaced_backward = _refined(there, here, found.backward, alone.backward)
