@@ -9,6 +9,7 @@ features backwards; attention with the unwarped features as query weighs the nin
 Changed: the row factor is the true time from a row of each frame to the instant (published: the same map for all
 three, so that the neighbours are never brought over); pairs are right for any batch; the smoothness term sees all
 levels; the feature loss is that of the package (VGG-16), not VGG-19.
+Ours, where the publication leaves it open: the width of the motion network, and what the decoder is given besides.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ dense blocks. Each level weighs the channels of the three streams, and fuses the
 
 Changed: the row factor is a true time, alike at all levels (published: full resolution moves half as far as it should);
 both velocities live on the current frame's grid; the feature loss is that of the package (VGG-16), not VGG-19.
+Ours, where the publication leaves it open: what the unwarped stream is at 1/2 and full resolution.
 """
 
 from __future__ import annotations
