@@ -39,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 UNKNOWNS = BLOCK * COORDINATES  # U, in a block
 POINT = 3  # unknowns of a point
 STEPS = 12
-MAX_TRIES = 9  # of a step, with increasing damping
+MAX_TRIES = 6  # of a step, with increasing damping; as many again in which it holds the path as well
 DAMPING, LEAST_DAMPING = 1e-3, 1e-6
 LAST_STEPS = 3  # at the end, in which the noise stays as it is
 CONVERGED = 1e-4  # relative change of the cost
@@ -98,34 +98,42 @@ def _lower(
 ) -> tuple[Bundle, Array, float, float] | None:
     """A bundle of lower cost, its residuals and cost, and the damping for the next step; None if no damping helps."""
     linear, weight = linearised(known, bundle), weights(residual, bundle.noise) / bundle.noise**2
-    for _ in range(MAX_TRIES):
-        moved = _step(known, bundle, linear, weight, damping, free_focal)
-        left = residuals(known, moved)
-        lower = cost(known, moved, left)
-        if lower < reached:
-            return moved, left, lower, max(0.1 * damping, LEAST_DAMPING)
-        damping *= 10.0
+    for hold_path in (False, True):
+        tried = damping
+        for _ in range(MAX_TRIES):
+            moved = _step(known, bundle, linear, weight, tried, free_focal, hold_path)
+            left = residuals(known, moved)
+            lower = cost(known, moved, left)
+            if lower < reached:
+                return moved, left, lower, max(0.1 * tried, LEAST_DAMPING)
+            tried *= 10.0
     return None
 
 
 def _step(
-    known: Observed, bundle: Bundle, linear: Linearised, weight: Array, damping: float, free_focal: bool
+    known: Observed,
+    bundle: Bundle,
+    linear: Linearised,
+    weight: Array,
+    damping: float,
+    free_focal: bool,
+    hold_path: bool,
 ) -> Bundle:
-    """The bundle that the normal equations lead to; `weight` is `[O]`, damping holds everything where it is.
+    """The bundle that the normal equations lead to; `weight` is `[O]`, damping holds the points where they are.
 
-    With a long focal length, turns and shifts are nearly the same to first order: without damping of the path, steps
-    along what they share are far too large.
+    With `hold_path` it holds the path and the focal length, too. With a long focal length, turns and shifts are nearly
+    the same to first order, and steps along what they share are far too large. Elsewhere it only slows the path down.
     """
     points = _eliminated(known, bundle, linear, weight, damping)
     reduced = _reduced(known, bundle, linear, weight, points)
-    every = np.arange(UNKNOWNS)
-    reduced.diagonal[:, every, every] *= 1.0 + damping
+    every, hold = np.arange(UNKNOWNS), damping if hold_path else 0.0
+    reduced.diagonal[:, every, every] *= 1.0 + hold
     inverses = factorised(reduced.diagonal, reduced.below)
     both = solve_factorised(inverses, reduced.below, np.stack([reduced.right, reduced.border], -1))
     change, response = both[..., 0], both[..., 1]
     focal = 0.0
     if free_focal:
-        schur = (1.0 + damping) * reduced.corner - float((reduced.border * response).sum())
+        schur = (1.0 + hold) * reduced.corner - float((reduced.border * response).sum())
         schur += (FOCAL_STD * bundle.focal) ** -2.0
         right = reduced.corner_right - float((reduced.border * change).sum())
         right -= float(np.log(bundle.focal / known.focal)) / (FOCAL_STD**2 * bundle.focal)
