@@ -149,17 +149,33 @@ def test_gsplat_needs_a_model(clip: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "views.json").exists()
 
 
-def test_gsplat_from_a_model_on_disk(clip: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A COLMAP model of four images of 1024x768."""
     pycolmap = pytest.importorskip("pycolmap", reason="pycolmap, of the extra sfm, is not installed")
     options = pycolmap.SyntheticDatasetOptions()
     options.num_rigs, options.num_cameras_per_rig, options.num_frames_per_rig, options.num_points3D = 1, 1, 4, 20
-    model = pycolmap.synthesize_dataset(options)
+    made = pycolmap.synthesize_dataset(options)
     (tmp_path / "model").mkdir()
-    model.write(tmp_path / "model")
-    path = export_clip(clip, tmp_path / "views.json", "gsplat", GIVEN, poses=tmp_path / "model")
+    made.write(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_gsplat_from_a_model_on_disk(model: Path, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.mkdir()
+    for number in range(4):
+        write_frame(large / f"{number}.png", torch.full((3, 768, 1024), 0.5))
+    path = export_clip(large, tmp_path / "views.json", "gsplat", GIVEN, poses=model)
     views = json.loads(path.read_text())
     assert len(views["frames"]) == 4
     assert len(views["arguments"]["Ks"]) == 4
+
+
+def test_gsplat_refuses_a_model_of_other_images(clip: Path, model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"of images of 1024x768, .*: give the model that was mapped from this clip"):
+        export_clip(clip, tmp_path / "views.json", "gsplat", GIVEN, poses=model)
+    assert not (tmp_path / "views.json").exists()
 
 
 def test_the_command(clip: Path, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def _text(
     if format == "odm":
         return odm_settings(clip.readout, require_fps(clip.fps))
     assert poses is not None  # checked, for gsplat
-    found = read_poses(poses)
+    found = read_poses(poses, clip.size)
     starts, ends = row_poses(found, clip.readout, at)
     return gsplat_views(found.names, starts, ends, clip.readout, found.intrinsics, clip.size)
 

@@ -36,8 +36,8 @@ class FramePoses:
     intrinsics: Array
 
 
-def read_poses(folder: Path) -> FramePoses:
-    """The poses of a COLMAP model."""
+def read_poses(folder: Path, size: tuple[int, int]) -> FramePoses:
+    """The poses of a COLMAP model of a clip with frames of `size`, height and width."""
     pycolmap = import_pycolmap()
     if not any((folder / f"images.{suffix}").is_file() for suffix in ("bin", "txt")):
         raise ValueError(f"{folder} is not a COLMAP model: it has neither images.bin nor images.txt.")
@@ -48,6 +48,13 @@ def read_poses(folder: Path) -> FramePoses:
     images = sorted((each for each in model.images.values() if each.has_pose), key=lambda each: natural_key(each.name))
     if len(images) < 2:
         raise ValueError(f"the model {folder} has {len(images)} posed images; the motion within a frame needs two.")
+    cameras = [model.cameras[image.camera_id] for image in images]
+    other = next(((each.height, each.width) for each in cameras if (each.height, each.width) != size), None)
+    if other is not None:
+        raise ValueError(
+            f"the model {folder} is of images of {other[1]}x{other[0]}, the clip's frames are {size[1]}x{size[0]}: "
+            "give the model that was mapped from this clip, at its full size."
+        )
     names = [image.name for image in images]
     poses = [image.cam_from_world() for image in images]
     return FramePoses(
@@ -55,7 +62,7 @@ def read_poses(folder: Path) -> FramePoses:
         np.array(frame_numbers(names), dtype=np.float64),
         np.stack([pose.rotation.matrix() for pose in poses]),
         np.stack([image.projection_center() for image in images]),
-        np.stack([model.cameras[image.camera_id].calibration_matrix() for image in images]),
+        np.stack([camera.calibration_matrix() for camera in cameras]),
     )
 
 
