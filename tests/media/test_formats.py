@@ -15,6 +15,7 @@ import torch
 from av.codec.context import Flags
 
 import qrsc
+from qrsc.calibrate.calibrate_video import calibrate_video
 from qrsc.media.codecs import choose_encoding
 from qrsc.media.ebml import Element, walk_elements
 from qrsc.media.image_folder import read_frame
@@ -59,6 +60,8 @@ def test_interlaced_clips_are_refused_with_advice(tmp_path: Path) -> None:
         qrsc.correct_video(source, tmp_path / "out.mkv", gamma=0.5, preset="fast")
     with pytest.raises(ValueError, match="is interlaced"):
         qrsc.slowmo_video(source, tmp_path / "out.mkv", factor=2, gamma=0.5, preset="fast")
+    with pytest.raises(ValueError, match="is interlaced"):
+        calibrate_video(source)
     assert [path.name for path in tmp_path.iterdir()] == ["in.ts"]
 
 
@@ -67,6 +70,7 @@ def test_fields_of_one_exposure_are_corrected_on_request(tmp_path: Path) -> None
     result = qrsc.correct_video(source, tmp_path / "out.mkv", gamma=0.5, preset="fast", progressive=True)
     assert result.frames == 6
     assert not probe(tmp_path / "out.mkv").interlaced
+    assert not calibrate_video(source, progressive=True).calibration.determined
 
 
 def test_a_clip_that_becomes_interlaced_is_refused_where_it_does(tmp_path: Path) -> None:

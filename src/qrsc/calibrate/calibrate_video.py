@@ -18,6 +18,7 @@ from qrsc.calibrate.sweep import sweep_gammas, sweep_sheet
 from qrsc.media.atomic import atomic_file
 from qrsc.media.image_folder import write_frame
 from qrsc.media.outputs import require_writable
+from qrsc.media.probe import clip_info
 from qrsc.timing import Scan
 
 
@@ -30,6 +31,7 @@ def calibrate_video(
     plot: str | Path | None = None,
     sweep: str | Path | None = None,
     overwrite: bool = False,
+    progressive: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
 ) -> CalibrationReport:
@@ -43,6 +45,7 @@ def calibrate_video(
         plot: PNG to write the residual curve to.
         sweep: PNG to write one frame to, corrected at several gammas.
         overwrite: replace these files where they exist.
+        progressive: the frames of a clip that is marked as interlaced are progressive, each from one exposure.
         progress: called for every frame that is read.
         cancel: token that stops the estimate within one frame, before anything is written.
 
@@ -54,7 +57,8 @@ def calibrate_video(
     source = Path(source)
     plot, sweep = (None if path is None else Path(path) for path in (plot, sweep))
     require_writable({"--plot": plot, "--sweep": sweep}, inputs=[source], overwrite=overwrite)
-    clip = open_clip(source, fps)
+    info = clip_info(source, progressive=progressive)
+    clip = open_clip(source, fps, info)
     mode: CameraMode | None = None
     others: list[CameraMode] = []
     if camera is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from qrsc.cli import clip_commands as clip
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.options import SoughtScanOption
 
@@ -37,6 +38,7 @@ def calibrate(
         Path | None, typer.Option(metavar="PNG", help="Write a sheet of one frame, corrected with several gammas.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing pictures.")] = False,
+    progressive: clip.Progressive = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -53,6 +55,7 @@ def calibrate(
             plot=plot,
             sweep=sweep,
             overwrite=overwrite,
+            progressive=progressive,
             progress=progress,
         )
     typer.echo(json.dumps(report.figures(), indent=2) if as_json else report.text())

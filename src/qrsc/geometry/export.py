@@ -26,13 +26,13 @@ from qrsc.geometry.row_poses import read_poses, row_poses
 from qrsc.image.resize import in_pixels_of, resized_field
 from qrsc.media.atomic import atomic_file, atomic_folder
 from qrsc.media.outputs import require_writable
-from qrsc.media.probe import ClipInfo
+from qrsc.media.probe import ClipInfo, clip_info
 from qrsc.names import ExportFormat, Instant, PresetName
 from qrsc.pipeline import Corrector, Seconds, TimedFrame
 from qrsc.pipeline.corrected import Corrected
 from qrsc.timing import Readout
 from qrsc.video.readout import ReadoutOptions, choose_readout
-from qrsc.video.source import SourceFrame, clip_info, clip_size, open_source
+from qrsc.video.source import SourceFrame, clip_size, open_source
 from qrsc.warp import invert_field
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice, pairwise
 from pathlib import Path
@@ -232,6 +232,26 @@ def decoder_of(stream: VideoStream) -> Any:
         return stream.codec_context
 
 
+def clip_info(source: Path, *, progressive: bool = False) -> ClipInfo | None:
+    """What a video is, or None for a folder of images.
+
+    Args:
+        source: a video or a folder.
+        progressive: take a video that is marked as interlaced for progressive.
+
+    Raises:
+        FileNotFoundError: there is neither.
+        MediaError: the video cannot be read, or is interlaced.
+    """
+    if not source.exists():
+        raise FileNotFoundError(f"there is no file or folder {source}.")
+    if source.is_dir():
+        return None
+    info = replace(probe(source), progressive=progressive)
+    require_progressive(info)
+    return info
+
+
 def require_progressive(info: ClipInfo, *, frame: int | None = None) -> None:
     """Refuse an interlaced clip, unless its fields are known to belong together.
 
@@ -243,7 +263,7 @@ def require_progressive(info: ClipInfo, *, frame: int | None = None) -> None:
     raise MediaError(
         f"{info.path} is interlaced{'' if frame is None else f' from frame {frame} on'}: a frame holds rows of two "
         f"instants. Deinterlace it first (ffmpeg -i {info.path.name} -vf bwdif=mode=send_field -c:v libx264 -crf 12 "
-        "-c:a copy fields.mkv), or correct it with --progressive if both fields are of one exposure (25p or 30p)."
+        "-c:a copy fields.mkv), or give --progressive if both fields are of one exposure (25p or 30p)."
     )
 
 

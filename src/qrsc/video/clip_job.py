@@ -16,14 +16,13 @@ from qrsc.calibrate.shown_scan import as_shown, shown_scan
 from qrsc.media.changes import encoding_changes, metadata_left_out
 from qrsc.media.codecs import Encoding, choose_encoding, is_video_name
 from qrsc.media.orientation import IDENTITY
-from qrsc.media.probe import ClipInfo
+from qrsc.media.probe import ClipInfo, clip_info
 from qrsc.media.reader import ReadReport
 from qrsc.pipeline import Corrected
 from qrsc.video.clip_plan import ClipPlan
 from qrsc.video.readout import ReadoutOptions, choose_readout
 from qrsc.video.result import Tally, VideoResult
 from qrsc.video.result_check import CheckedResult
-from qrsc.video.source import clip_info
 from qrsc.video.target import require_output
 from qrsc.video.verifier import Verifier
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from qrsc.media.errors import MediaError
 from qrsc.media.image_folder import StoredFrame, list_frames, read_frame, read_frames
 from qrsc.media.planes import rgb_of
-from qrsc.media.probe import ClipInfo, opened, probe, pyav, require_progressive
+from qrsc.media.probe import ClipInfo, opened, pyav
 from qrsc.media.reader import DecodedFrame, ReadReport, read_clip
 from qrsc.media.tracks import tracks_to_copy
 from qrsc.pipeline import Seconds
@@ -162,26 +162,6 @@ def open_source(
             yield video
         finally:
             video.close()
-
-
-def clip_info(source: Path, *, progressive: bool = False) -> ClipInfo | None:
-    """What a video is, or None for a folder of images.
-
-    Args:
-        source: a video or a folder.
-        progressive: take a video that is marked as interlaced for progressive.
-
-    Raises:
-        FileNotFoundError: there is neither.
-        MediaError: the video cannot be read, or is interlaced.
-    """
-    if not source.exists():
-        raise FileNotFoundError(f"there is no file or folder {source}.")
-    if source.is_dir():
-        return None
-    info = replace(probe(source), progressive=progressive)
-    require_progressive(info)
-    return info
 
 
 def clip_size(source: Path, info: ClipInfo | None) -> tuple[int, int]:

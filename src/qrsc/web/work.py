@@ -24,7 +24,7 @@ from qrsc.calibrate.shown_scan import stored_scan
 from qrsc.calibrate.sweep import corrected_at
 from qrsc.media.atomic import atomic_file
 from qrsc.media.orientation import IDENTITY, Matrix, degrees, upright
-from qrsc.media.probe import ClipInfo
+from qrsc.media.probe import ClipInfo, clip_info
 from qrsc.media.reader import read_pixels
 from qrsc.names import PresetName, Scan
 from qrsc.pipeline import Corrected
@@ -32,7 +32,6 @@ from qrsc.video.correct import correct_video
 from qrsc.video.expected_time import estimated_seconds
 from qrsc.video.result import VideoResult
 from qrsc.video.slowmo import slowmo_video
-from qrsc.video.source import clip_info
 from qrsc.web.settings import PREVIEW_SECONDS, Settings, compare_name, output_name
 
 # Of the flow of a preview, which saves a third of its processor time. Points that are followed through 60 frames of a
