@@ -37,7 +37,7 @@ class FusionTrainingOptions(TrainingOptions):
     ] = (256, 256)
     loss: Annotated[
         "tuple[TermName, ...] | None",
-        Option("Loss terms: charbonnier, mse, laplacian, census or perceptual.", metavar="TERM,...", by_recipe=True),
+        Option("Loss terms: charbonnier, mse, laplacian, census, ssim or perceptual.", metavar="TERM,...", by_recipe=True),
     ] = None
     unseen_weight: Annotated[
         float,
@@ -56,6 +56,9 @@ class FusionTrainingOptions(TrainingOptions):
     interpolation: Annotated[
         Interpolation, Option("How corrected frames are sampled, in training and when the weights are used.")
     ] = "bicubic"
+    keep_grain: Annotated[
+        bool, Option("Give the truth noise of its own, like that of the frames: the network keeps it, else removes it.")
+    ] = False
     data: Annotated[Path | None, Option("Also train on this data set, in windows of five frames.", metavar="ROOT")] = (
         None
     )

@@ -39,6 +39,8 @@ from qrsc.weights import load_strictly
 WEIGHTS = "fusion.safetensors"
 HELD_OUT_SEED = 12345  # of the samples that are scored after the training; training seeds are drawn in another way
 HELD_OUT_SAMPLES = 24
+# Half of the samples have the noise of a camera, another one in the truth; nothing is compressed.
+GRAIN: Mapping[str, Any] = {"grainy_truth": True, "effects": ("blur", "noise"), "noise": 0.0}
 
 
 def train_fusion(
@@ -78,6 +80,8 @@ def train_fusion(
         motion=options.motion,
         interpolation=options.interpolation,
     )
+    if options.keep_grain:
+        worlds = replace(worlds, **GRAIN)
     network = fit_fusion(
         output,
         worlds if folders is None else MixedSamples(folders, worlds, options.share),

@@ -18,7 +18,7 @@ from qrsc.image.colour import luma
 from qrsc.learn.fusion.perceptual import perceptual
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census"]
+TermName = Literal["charbonnier", "mse", "perceptual", "laplacian", "census", "ssim"]
 Scaling = Literal["proportional", "balanced"]
 TERMS: tuple[TermName, ...] = get_args(TermName)
 PUBLISHED: tuple[TermName, ...] = ("charbonnier", "perceptual", "mse")
@@ -30,6 +30,9 @@ FLOOR = 1e-6  # added to losses before their logarithm is taken; 60 dB
 LEAST_UNSEEN = 50  # occluded pixels that a sample needs for the extra loss on them
 LEVELS = 4  # of the Laplacian pyramid
 CENSUS_REACH = 2  # pixels; windows of 5 x 5
+# The constants of SSIM for values in [0, 1], and its window.
+SSIM_BRIGHTNESS, SSIM_CONTRAST = 0.01**2, 0.03**2
+SSIM_SIGMA, SSIM_REACH = 1.5, 5
 CENSUS_SOFTNESS = 0.03  # a difference of this much in brightness counts 0.7 of a large one
 
 
@@ -64,13 +67,35 @@ def census(picture: Tensor, truth: Tensor) -> Tensor:
     return _mean(squared / (0.1 + squared))
 
 
+def dissimilarity(picture: Tensor, truth: Tensor) -> Tensor:
+    """One minus the structural similarity: windows of 11 x 11 (Gaussian, sigma 1.5), mean over the channels.
+
+    Grain that the truth has as well, only another one, costs less here than in squared differences: the contrast of a
+    window counts beside the agreement of its pixels.
+    """
+    one, other = picture.float(), truth.float()
+    moments = torch.cat([one, other, one * one, other * other, one * other], 1)
+    mean_one, mean_other, square_one, square_other, product = _window_means(moments).chunk(5, 1)
+    both = mean_one * mean_other
+    squares = mean_one.square() + mean_other.square()
+    brightness = (2.0 * both + SSIM_BRIGHTNESS) / (squares + SSIM_BRIGHTNESS)
+    spread = square_one + square_other - squares
+    return 1.0 - _mean(brightness * (2.0 * (product - both) + SSIM_CONTRAST) / (spread + SSIM_CONTRAST))
+
+
 def load_term(name: TermName, device: torch.device | str = "cpu") -> Loss:
     """A loss by its name.
 
     Raises:
         ValueError: there is no such loss, or what it needs is missing.
     """
-    simple: dict[str, Loss] = {"charbonnier": charbonnier, "mse": mse, "laplacian": laplacian, "census": census}
+    simple: dict[str, Loss] = {
+        "charbonnier": charbonnier,
+        "mse": mse,
+        "laplacian": laplacian,
+        "census": census,
+        "ssim": dissimilarity,
+    }
     if name in simple:
         return simple[name]
     if name == "perceptual":
@@ -121,6 +146,17 @@ def unseen_error(picture: Tensor, truth: Tensor, seen: Tensor) -> Tensor:
 def _mean(values: Tensor) -> Tensor:
     """Mean over all but the first dimension, `[B]`."""
     return values.flatten(1).mean(1)
+
+
+def _window_means(values: Tensor) -> Tensor:
+    """Gaussian means over the windows of SSIM that lie inside, `[B, C, H - 10, W - 10]`."""
+    places = torch.arange(-SSIM_REACH, SSIM_REACH + 1, dtype=values.dtype)
+    taps = torch.exp(-0.5 * (places / SSIM_SIGMA).square())
+    for dim in (-2, -1):
+        inner = values.shape[dim] - 2 * SSIM_REACH
+        parts = zip((taps / taps.sum()).tolist(), range(2 * SSIM_REACH + 1), strict=True)
+        values = torch.stack([weight * values.narrow(dim, start, inner) for weight, start in parts]).sum(0)
+    return values
 
 
 def _ranks(picture: Tensor) -> Tensor:
