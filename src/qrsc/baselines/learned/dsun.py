@@ -26,6 +26,7 @@ from qrsc.baselines.learned.blocks import (
     correlation,
     gaussian_splat,
     masked_difference,
+    precisely,
     residual_blocks,
     roughness,
 )
@@ -65,6 +66,11 @@ class Encoder(nn.Module):
             found.append(frames)
         return found
 
+    def each(self, frames: Tensor) -> list[list[Tensor]]:
+        """The same of N frames `[B, N, 3, H, W]` in one batch, frame by frame."""
+        levels = [level.unflatten(0, frames.shape[:2]).unbind(1) for level in self(frames.flatten(0, 1))]
+        return [list(frame) for frame in zip(*levels, strict=True)]
+
 
 class VelocityDecoder(nn.Module):
     """Velocities at quarter and half resolution from the features of two frames."""
@@ -82,7 +88,7 @@ class VelocityDecoder(nn.Module):
         They are in pixels of their level; full resolution has that of half resolution, doubled.
         """
         coarse, features = self.coarse(correlation(current[2], other[2]))
-        hints = [self.up_flow(coarse), self.up_features(features)]
+        hints = [precisely(self.up_flow, coarse), self.up_features(features)]
         fine, _ = self.fine(torch.cat([correlation(current[1], other[1]), *hints], 1))
         fine = fine + 2.0 * F.interpolate(coarse, scale_factor=2.0, mode="bilinear", align_corners=False)
         full = 2.0 * F.interpolate(fine, scale_factor=2.0, mode="bilinear", align_corners=False)
@@ -100,9 +106,10 @@ class Dsun(Baseline):
     uses_flow: ClassVar[bool] = False
     instants: ClassVar[tuple[TruthInstant, ...]] = ("middle",)
     published: ClassVar[float] = 3.91
+    trained_width: ClassVar[int] = 16
 
     def __init__(self, width: int = 32) -> None:
-        super().__init__()
+        super().__init__(width)
         self.encoder = Encoder(width)
         self.velocity = VelocityDecoder()
         widths = [width + CARRIED + 3, 2 * width + CARRIED + 3, 4 * width]  # the finest first
@@ -113,7 +120,7 @@ class Dsun(Baseline):
 
     def levels(self, window: Window, tau: Tensor) -> list[Level]:
         """The results at all levels, the finest first."""
-        previous, current = (self.encoder(frame) for frame in window.frames.unbind(1))
+        previous, current = self.encoder.each(window.frames)
         velocities = self.velocity(current, previous)
         found: list[Level] = []
         carried: list[Tensor] = []
