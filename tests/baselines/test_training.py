@@ -94,7 +94,7 @@ def test_all_networks_train_together_and_go_on(tmp_path: Path, monkeypatch: pyte
 def test_half_precision_and_fast_motion_give_finite_gradients(name: str) -> None:
     torch.manual_seed(0)
     network = build_baseline(name, 8)
-    samples = panned(40.0, 1.0, (32, 64))
+    samples = panned(40.0, 1.0, (64, 64))
     learner = Learner(name, network, Schedule(steps=10, peak=1e-3), clip=5.0, decay=0.9)
     features = SharedFeatures(toy_trunk())
     mixed = learner.grade(samples, features, mixed=True).tolist()

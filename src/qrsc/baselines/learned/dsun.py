@@ -33,6 +33,8 @@ from qrsc.baselines.learned.blocks import (
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
+HEADS = ((128, 128, 96, 64, 32), (64, 64, 48, 32, 16))  # at 1/4 and 1/2, for the published width
+PUBLISHED_WIDTH = 32
 CARRIED = 3  # channels of features that a level of the decoder hands to the next, beside the picture
 
 
@@ -73,14 +75,15 @@ class Encoder(nn.Module):
 
 
 class VelocityDecoder(nn.Module):
-    """Velocities at quarter and half resolution from the features of two frames."""
+    """Velocities at quarter and half resolution from the features of two frames; heads as wide as the encoder is."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.coarse = FlowHead(CORRELATIONS, (128, 128, 96, 64, 32))
+        coarse, fine = (tuple(channels * width // PUBLISHED_WIDTH for channels in head) for head in HEADS)
+        self.coarse = FlowHead(CORRELATIONS, coarse)
         self.up_flow = nn.ConvTranspose2d(2, 2, 4, 2, 1)
         self.up_features = nn.ConvTranspose2d(self.coarse.channels, 2, 4, 2, 1)
-        self.fine = FlowHead(CORRELATIONS + 4, (64, 64, 48, 32, 16))
+        self.fine = FlowHead(CORRELATIONS + 4, fine)
 
     def forward(self, current: list[Tensor], other: list[Tensor]) -> list[Tensor]:
         """Features of the current and another frame, the finest first, to velocities at all three levels.
@@ -99,7 +102,7 @@ class Dsun(Baseline):
     """The network.
 
     Args:
-        width: channels at full resolution; 32 as published.
+        width: channels at full resolution; 32 as published. The flow heads grow with it.
     """
 
     multiple: ClassVar[int] = 4
@@ -108,10 +111,10 @@ class Dsun(Baseline):
     published: ClassVar[float] = 3.91
     trained_width: ClassVar[int] = 16
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(self, width: int = PUBLISHED_WIDTH) -> None:
         super().__init__(width)
         self.encoder = Encoder(width)
-        self.velocity = VelocityDecoder()
+        self.velocity = VelocityDecoder(width)
         widths = [width + CARRIED + 3, 2 * width + CARRIED + 3, 4 * width]  # the finest first
         self.blocks = nn.ModuleList(residual_blocks(each) for each in widths)
         self.pictures = nn.ModuleList(conv(each, 3) for each in widths)

@@ -115,7 +115,7 @@ class Jcd(Baseline):
     """The network.
 
     Args:
-        width: channels at full resolution, a multiple of 8; 32 as published.
+        width: channels at full resolution, a multiple of 8; 32 as published. The flow heads grow with it.
     """
 
     inputs: ClassVar[int] = 3
@@ -131,7 +131,7 @@ class Jcd(Baseline):
         if width % GROUPS:
             raise ValueError(f"the width of JCD must be a multiple of {GROUPS}; got {width}.")
         self.encoder = Encoder(width)
-        self.velocity = VelocityDecoder()
+        self.velocity = VelocityDecoder(width)
         own = [width, 2 * width, 4 * width]  # the finest first
         self.dense = nn.Sequential(*(DenseBlock(own[2], 2 * width) for _ in range(5)))
         self.fusions = nn.ModuleList(Fusion(each) for each in own)
