@@ -113,9 +113,10 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
         def __init__(self) -> None:
             super().__init__(1)
             self.weight = torch.nn.Parameter(torch.ones(3))
+            self.factors = torch.tensor([1.0, torch.nan, 100.0])
 
         def loss(self, window: Window, truths: Truths, features: FeatureLoss) -> Tensor:
-            return (self.weight * torch.tensor([1.0, torch.nan, 100.0])).sum() * window.gamma.sum()
+            return (self.weight * self.factors).sum()
 
     network = Broken()
     learner = Learner("broken", network, Schedule(steps=10), clip=1.0, decay=0.9)
@@ -123,9 +124,12 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
     assert not learner.step(graded[1], 0.5)
     assert learner.skipped == 1
     assert network.weight.tolist() == [1.0, 1.0, 1.0]
-    network.weight.grad = torch.tensor([30.0, 0.0, 40.0])
-    assert learner.step(50.0, 0.5)
+    network.factors = torch.tensor([30.0, 0.0, 40.0])
+    loss, norm = learner.grade(panned(1.0, 1.0), no_features, mixed=False).tolist()
+    assert (loss, norm) == pytest.approx((70.0, 50.0))
+    assert network.weight.grad is not None
     torch.testing.assert_close(network.weight.grad, torch.tensor([0.6, 0.0, 0.8]))  # clipped to a norm of 1
+    assert learner.step(norm, 0.5)
 
 
 def test_rendered_windows_agree_with_themselves(textures: TextureLibrary) -> None:

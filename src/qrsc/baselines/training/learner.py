@@ -46,7 +46,9 @@ class Learner:
         self.average = [weight.detach().clone() for weight in self.weights]
 
     def grade(self, samples: WindowSamples, features: FeatureLoss, *, mixed: bool) -> Tensor:
-        """Find the gradient on a batch; returns the loss and the norm of the gradient, `[2]`, without waiting for them.
+        """Find the gradient on a batch, and clip its norm.
+
+        Returns the loss and the norm as it was, `[2]`, without waiting for them.
 
         Args:
             mixed: use bfloat16 where it does no harm.
@@ -56,14 +58,14 @@ class Learner:
         with torch.autocast(device, torch.bfloat16, enabled=mixed):
             loss = self.network.loss(samples.window().shown(self.network.inputs), samples.truths(), features)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's stubs
-        norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
+        norm = torch.nn.utils.clip_grad_norm_(self.weights, self.clip)
         return torch.stack([loss.detach().float(), norm.float()])
 
     def step(self, norm: float, progress: float) -> bool:
         """Take a step along the gradient, or none where it is not finite; says whether one was taken.
 
         Args:
-            norm: of the gradient.
+            norm: of the gradient, from `grade`.
             progress: share of the training that is done.
         """
         self.steps += 1
@@ -71,9 +73,6 @@ class Learner:
         if not norm < float("inf"):  # neither for NaN
             self.skipped += 1
             return False
-        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
-        if norm > self.clip:
-            torch._foreach_mul_(gradients, self.clip / norm)
         rate = self.schedule.learning_rate(progress) * min(1.0, self.taken / RAMP)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
