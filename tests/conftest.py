@@ -51,6 +51,7 @@ def _flow_by_a_search() -> Iterator[None]:
 @pytest.fixture
 def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
     """`qrsc train` with a handful of painted textures, and little to score in the end."""
+    from qrsc.baselines.training import train
     from qrsc.learn.flow import flow_training
     from qrsc.learn.fusion import fusion_training
     from qrsc.simulate.paint.library import TextureLibrary, texture_library
@@ -58,10 +59,11 @@ def few_textures(monkeypatch: pytest.MonkeyPatch) -> None:
     def painted(photographs: Path | None, device: object) -> TextureLibrary:
         return texture_library(torch.Generator().manual_seed(0), variety=1, resolution=64)
 
-    monkeypatch.setattr(flow_training, "training_textures", painted)
-    monkeypatch.setattr(fusion_training, "training_textures", painted)
+    for module in (flow_training, fusion_training, train):
+        monkeypatch.setattr(module, "training_textures", painted)
     monkeypatch.setattr(flow_training, "HELD_OUT_PAIRS", 4)
     monkeypatch.setattr(fusion_training, "HELD_OUT_SAMPLES", 4)
+    monkeypatch.setattr(train, "HELD_OUT_CALLS", 1)
 
 
 @pytest.fixture(scope="session")

@@ -221,6 +221,64 @@ def test_gaussian_splat() -> None:
     assert bool(gaussian_splat(ramp, field)[0].isfinite().all())
 
 
+def correlated_pixel_by_pixel(first: Tensor, second: Tensor) -> Tensor:
+    """What `correlation` does, one neighbour at a time."""
+    height, width = first.shape[-2:]
+    padded = nn.functional.pad(second, [4] * 4)
+    products = [
+        (first * padded[..., row : row + height, column : column + width]).mean(1)
+        for row in range(9)
+        for column in range(9)
+    ]
+    return nn.functional.leaky_relu(torch.stack(products, 1), 0.1)
+
+
+@pytest.mark.parametrize("size", [(8, 16), (11, 21)])
+def test_correlation_equals_its_twin(size: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = [torch.randn(2, 5, *size, dtype=torch.float64, generator=generator) for _ in range(2)]
+    weights = torch.randn(2, 81, *size, dtype=torch.float64, generator=generator)
+    results = []
+    for function in (correlation, correlated_pixel_by_pixel):
+        inputs = [each.clone().requires_grad_() for each in features]
+        found = function(inputs[0], inputs[1])
+        results.append([found, *torch.autograd.grad((found * weights).sum(), inputs)])
+    for fast, slow in zip(*results, strict=True):
+        torch.testing.assert_close(fast, slow)
+
+
+def splatted_pixel_by_pixel(features: Tensor, field: Tensor) -> Tensor:
+    """What `gaussian_splat` does with features `[C, H, W]`, one pixel at a time."""
+    height, width = features.shape[-2:]
+    total, weights = torch.zeros_like(features), torch.zeros(height, width, dtype=features.dtype)
+    for y in range(height):
+        for x in range(width):
+            to_x, to_y = x + field[0, y, x], y + field[1, y, x]
+            near_x, near_y = round(to_x.item()), round(to_y.item())
+            for row in range(near_y - 2, near_y + 3):
+                for column in range(near_x - 2, near_x + 3):
+                    if 0 <= row < height and 0 <= column < width:
+                        weight = torch.exp(-((to_x - column) ** 2) - (to_y - row) ** 2)
+                        place = torch.zeros(height, width, dtype=features.dtype)
+                        place[row, column] = 1.0
+                        total = total + features[:, y, x, None, None] * weight * place
+                        weights = weights + weight * place
+    return torch.where(weights > 1e-3, total / weights.clamp_min(1e-3), torch.zeros_like(total))
+
+
+def test_gaussian_splat_equals_its_twin() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(2, 5, 6, dtype=torch.float64, generator=generator)
+    field = 2.0 * torch.randn(2, 5, 6, dtype=torch.float64, generator=generator)
+    results = []
+    for fast in (True, False):
+        inputs = [each.clone().requires_grad_() for each in (features, field)]
+        found = gaussian_splat(inputs[0][None], inputs[1][None])[0][0] if fast else splatted_pixel_by_pixel(*inputs)
+        results.append([found, *torch.autograd.grad(found.square().sum(), inputs)])
+    for fast_one, slow in zip(*results, strict=True):
+        torch.testing.assert_close(fast_one, slow)
+
+
 def test_correlation_finds_a_shift() -> None:
     features = torch.randn(1, 16, 24, 24, generator=torch.Generator().manual_seed(0))
     found = correlation(features, features.roll((2, -3), (2, 3)))[0, :, 8:-8, 8:-8].mean((1, 2))

@@ -13,13 +13,13 @@ from typing import Annotated, Any, ForwardRef, get_args
 
 import typer
 
-from qrsc.learn.trainer.training_options import Option, TrainingOptions
+from qrsc.learn.trainer.training_options import Option, RunOptions
 from qrsc.names import parse_size
 
 SIZES = (tuple[int, int], tuple[int, int] | None)  # `(height, width)`; WIDTHxHEIGHT on the command line
 
 
-def takes(options: type[TrainingOptions]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(options: type[RunOptions]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a dataclass, in the place of its last parameter, `given`.
 
     The command gets the values of the fields by name. A field whose default depends on the recipe is left out where the
@@ -79,7 +79,7 @@ class _Shown:
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _shown(options: type[TrainingOptions]) -> list[_Shown]:
+def _shown(options: type[RunOptions]) -> list[_Shown]:
     """The fields that are command-line options."""
     found = []
     for field in fields(options):

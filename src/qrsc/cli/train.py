@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from qrsc.baselines.training import BaselineTrainingOptions
 from qrsc.cli.dataclass_options import takes
 from qrsc.cli.errors import readable_errors
 from qrsc.cli.progress import reporting
@@ -48,4 +49,26 @@ def fusion(*, output: OutputGiven, paper: PaperGiven = False, quiet: QuietGiven 
     with reporting("none" if quiet else "auto") as progress:
         result = train_fusion(output, options, measures=sample_measures(), progress=progress)
     if result is not None and not quiet:
+        typer.echo(result.summary())
+
+
+@train.command()
+@readable_errors
+@takes(BaselineTrainingOptions)
+def baseline(
+    *,
+    names: Annotated[
+        str, typer.Argument(metavar="NAME", help="dsun, sunet, rssr, cvr, jcd, adarsc, several with commas, or all.")
+    ],
+    output: OutputGiven,
+    quiet: QuietGiven = False,
+    given: dict[str, Any],
+) -> None:
+    """Train networks that the paper compares with, all on the same rendered batches."""
+    from qrsc.baselines.learned.networks import named_networks
+    from qrsc.baselines.training import train_baselines
+
+    options = BaselineTrainingOptions(**given)
+    result = train_baselines(named_networks(names), output, options, say=None if quiet else typer.echo)
+    if not quiet:
         typer.echo(result.summary())

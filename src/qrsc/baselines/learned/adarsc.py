@@ -20,11 +20,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from qrsc.baselines.learned.blocks import CORRELATIONS, conv, correlation, residual_blocks, roughness
+from qrsc.baselines.learned.blocks import (
+    CORRELATIONS,
+    conv,
+    correlation,
+    full_precision,
+    precise,
+    precisely,
+    residual_blocks,
+    roughness,
+)
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 from qrsc.learn.fusion.losses import charbonnier
-from qrsc.warp import backward_warp
+from qrsc.warp import pixel_grid, sample
 
 FLOWS = 9
 HIDDEN = 32
@@ -50,7 +59,7 @@ class MotionNet(nn.Module):
         """
         hidden = self.body(torch.cat([correlation(own, other), own, *hints], 1))
         batch, _, height, width = hidden.shape
-        velocities = self.velocity(hidden).reshape(batch, FLOWS, 2, height, width)
+        velocities = precisely(self.velocity, hidden).reshape(batch, FLOWS, 2, height, width)
         if hints:
             velocities = velocities + hints[1].reshape(velocities.shape)
         masks = torch.sigmoid(self.mask(hidden)).reshape(batch, FLOWS, 1, height, width)
@@ -62,17 +71,19 @@ class WarpAttention(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.query, self.key, self.value = (conv(channels, channels, 1) for _ in range(3))
+        self.query, self.value = (conv(channels, channels, 1) for _ in range(2))
+        # A bias of the keys would add the same to the scores of all nine.
+        self.key = nn.Conv2d(channels, channels, 1, bias=False)
         self.out = conv(channels, channels)
 
     def forward(self, features: Tensor, fields: Tensor) -> Tensor:
         """Features `[B, C, h, w]` and displacements `[B, 9, 2, h, w]` to features of the same shape."""
         warps = warped(features, fields)  # [B, 9, C, h, w]
-        flat = warps.flatten(0, 1)
-        query = self.query(features).unsqueeze(1)
-        keys, values = self.key(flat).reshape(warps.shape), self.value(flat).reshape(warps.shape)
-        weights = torch.softmax((query * keys).sum(2, keepdim=True) / features.shape[1] ** 0.5, 1)
-        found: Tensor = self.out(features + (weights * values).sum(1))
+        # The product of a query with the key of a warp is that of the warp with the query taken through the transposed
+        # key: one convolution instead of nine. The same holds for the weighted sum of the values.
+        query = F.conv_transpose2d(self.query(features), self.key.weight).unsqueeze(1)
+        weights = torch.softmax((query * warps).sum(2, keepdim=True) / features.shape[1] ** 0.5, 1)
+        found: Tensor = self.out(features + self.value((weights * warps).sum(1)))
         return found
 
 
@@ -82,7 +93,12 @@ def warped(features: Tensor, fields: Tensor) -> Tensor:
     Convention
         Backward: a displacement on the grid of the result points to where a feature is taken from.
     """
-    return torch.stack([backward_warp(features, field).image for field in fields.unbind(1)], 1)
+    count, height, width = fields.shape[1], *fields.shape[-2:]
+    with full_precision(fields):
+        places = pixel_grid(height, width, dtype=fields.dtype, device=fields.device) + fields
+        # All fields one below the other, read in one call.
+        taken = sample(precise(features), places.transpose(1, 2).flatten(2, 3)).image
+    return taken.reshape(len(taken), -1, count, height, width).transpose(1, 2)
 
 
 class Adarsc(Baseline):
@@ -97,10 +113,11 @@ class Adarsc(Baseline):
     uses_flow: ClassVar[bool] = False
     instants: ClassVar[tuple[TruthInstant, ...]] = ("middle",)
     published: ClassVar[float] = 4.25
+    trained_width: ClassVar[int] = 16
     peak: ClassVar[float] = 2e-4
 
     def __init__(self, width: int = 32) -> None:
-        super().__init__()
+        super().__init__(width)
         own = [width, 2 * width, 4 * width]  # the finest first
         self.encoder = nn.ModuleList()
         for number, (before, after) in enumerate(zip([3, *own], own, strict=False)):
@@ -119,30 +136,31 @@ class Adarsc(Baseline):
         return velocities * remaining.unsqueeze(1)
 
     def decoded(self, window: Window, tau: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The picture `[B, 3, H, W]`, and all displacements, `[B, 2, h, w]` in pixels of their levels."""
-        pyramids: list[list[Tensor]] = []
-        for seen in window.frames.unbind(1):
-            pyramids.append([])
-            for stage in self.encoder:
-                seen = stage(seen)
-                pyramids[-1].append(seen)
-        hints: list[list[Tensor]] = [[], [], []]
+        """The picture `[B, 3, H, W]`, and the displacements of each level in its pixels, `[27 B, 2, h, w]`."""
+        count = len(window.frames)
+        pyramid: list[Tensor] = [window.frames.transpose(0, 1).flatten(0, 1)]  # frame after frame in one batch
+        for stage in self.encoder:
+            pyramid.append(stage(pyramid[-1]))
+        hints: list[Tensor] = []
         fields: list[Tensor] = []
         features: Tensor | None = None
         for level in (2, 1, 0):
-            found = []
-            for frame in range(3):
-                own, other = pyramids[frame][level], pyramids[AGAINST[frame]][level]
-                velocities, masks, hidden = self.motion[level](own, other, hints[frame])
-                moves = self.displacements(window, tau, velocities * masks, frame, level)
-                found.append(self.attention[level](own, moves))
-                fields += moves.unbind(1)
-                flat = velocities.flatten(1, 2)
-                hints[frame] = [
-                    F.interpolate(each, scale_factor=2.0, mode="bilinear", align_corners=False)
-                    for each in (hidden, 2.0 * flat)
+            own = pyramid[level + 1]
+            other = torch.cat([own.chunk(3)[each] for each in AGAINST])
+            velocities, masks, hidden = self.motion[level](own, other, hints)
+            moves = torch.cat(
+                [
+                    self.displacements(window, tau, part, frame, level)
+                    for frame, part in enumerate((velocities * masks).split(count))
                 ]
-            fused = self.fuse[level](torch.cat(found, 1))
+            )
+            found = self.attention[level](own, moves)
+            fields.append(moves.flatten(0, 1))
+            hints = [
+                F.interpolate(each, scale_factor=2.0, mode="bilinear", align_corners=False)
+                for each in (hidden, 2.0 * velocities.flatten(1, 2))
+            ]
+            fused = self.fuse[level](torch.cat(found.split(count), 1))
             features = self.decode[level](fused if features is None else fused + self.larger[level](features))
         return self.last(features), fields
 

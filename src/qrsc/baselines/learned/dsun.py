@@ -26,12 +26,15 @@ from qrsc.baselines.learned.blocks import (
     correlation,
     gaussian_splat,
     masked_difference,
+    precisely,
     residual_blocks,
     roughness,
 )
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
+HEADS = ((128, 128, 96, 64, 32), (64, 64, 48, 32, 16))  # at 1/4 and 1/2, for the published width
+PUBLISHED_WIDTH = 32
 CARRIED = 3  # channels of features that a level of the decoder hands to the next, beside the picture
 
 
@@ -65,16 +68,22 @@ class Encoder(nn.Module):
             found.append(frames)
         return found
 
+    def each(self, frames: Tensor) -> list[list[Tensor]]:
+        """The same of N frames `[B, N, 3, H, W]` in one batch, frame by frame."""
+        levels = [level.unflatten(0, frames.shape[:2]).unbind(1) for level in self(frames.flatten(0, 1))]
+        return [list(frame) for frame in zip(*levels, strict=True)]
+
 
 class VelocityDecoder(nn.Module):
-    """Velocities at quarter and half resolution from the features of two frames."""
+    """Velocities at quarter and half resolution from the features of two frames; heads as wide as the encoder is."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.coarse = FlowHead(CORRELATIONS, (128, 128, 96, 64, 32))
+        coarse, fine = (tuple(channels * width // PUBLISHED_WIDTH for channels in head) for head in HEADS)
+        self.coarse = FlowHead(CORRELATIONS, coarse)
         self.up_flow = nn.ConvTranspose2d(2, 2, 4, 2, 1)
         self.up_features = nn.ConvTranspose2d(self.coarse.channels, 2, 4, 2, 1)
-        self.fine = FlowHead(CORRELATIONS + 4, (64, 64, 48, 32, 16))
+        self.fine = FlowHead(CORRELATIONS + 4, fine)
 
     def forward(self, current: list[Tensor], other: list[Tensor]) -> list[Tensor]:
         """Features of the current and another frame, the finest first, to velocities at all three levels.
@@ -82,7 +91,7 @@ class VelocityDecoder(nn.Module):
         They are in pixels of their level; full resolution has that of half resolution, doubled.
         """
         coarse, features = self.coarse(correlation(current[2], other[2]))
-        hints = [self.up_flow(coarse), self.up_features(features)]
+        hints = [precisely(self.up_flow, coarse), self.up_features(features)]
         fine, _ = self.fine(torch.cat([correlation(current[1], other[1]), *hints], 1))
         fine = fine + 2.0 * F.interpolate(coarse, scale_factor=2.0, mode="bilinear", align_corners=False)
         full = 2.0 * F.interpolate(fine, scale_factor=2.0, mode="bilinear", align_corners=False)
@@ -93,18 +102,19 @@ class Dsun(Baseline):
     """The network.
 
     Args:
-        width: channels at full resolution; 32 as published.
+        width: channels at full resolution; 32 as published. The flow heads grow with it.
     """
 
     multiple: ClassVar[int] = 4
     uses_flow: ClassVar[bool] = False
     instants: ClassVar[tuple[TruthInstant, ...]] = ("middle",)
     published: ClassVar[float] = 3.91
+    trained_width: ClassVar[int] = 16
 
-    def __init__(self, width: int = 32) -> None:
-        super().__init__()
+    def __init__(self, width: int = PUBLISHED_WIDTH) -> None:
+        super().__init__(width)
         self.encoder = Encoder(width)
-        self.velocity = VelocityDecoder()
+        self.velocity = VelocityDecoder(width)
         widths = [width + CARRIED + 3, 2 * width + CARRIED + 3, 4 * width]  # the finest first
         self.blocks = nn.ModuleList(residual_blocks(each) for each in widths)
         self.pictures = nn.ModuleList(conv(each, 3) for each in widths)
@@ -113,7 +123,7 @@ class Dsun(Baseline):
 
     def levels(self, window: Window, tau: Tensor) -> list[Level]:
         """The results at all levels, the finest first."""
-        previous, current = (self.encoder(frame) for frame in window.frames.unbind(1))
+        previous, current = self.encoder.each(window.frames)
         velocities = self.velocity(current, previous)
         found: list[Level] = []
         carried: list[Tensor] = []

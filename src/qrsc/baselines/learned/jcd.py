@@ -13,13 +13,22 @@ Ours, where the publication leaves it open: what the unwarped stream is at 1/2 a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from qrsc.baselines.learned.blocks import conv, gaussian_splat, residual_blocks, roughness
+from qrsc.baselines.learned.blocks import (
+    conv,
+    full_precision,
+    gaussian_splat,
+    precise,
+    precisely,
+    residual_blocks,
+    roughness,
+)
 from qrsc.baselines.learned.dsun import CARRIED, Encoder, VelocityDecoder
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
@@ -65,18 +74,20 @@ class DeformableConv(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """`[B, C, H, W]` to the same shape; samples outside are 0."""
         batch, channels, height, width = features.shape
-        found = self.sampling(features).reshape(batch * GROUPS, TAPS, 3, height, width)
-        offsets, counts = found[:, :, :2], torch.sigmoid(found[:, :, 2:])
-        grouped = features.reshape(batch * GROUPS, channels // GROUPS, height, width)
-        grid = pixel_grid(height, width, dtype=features.dtype, device=features.device)
-        scale = grid.new_tensor([2.0 / max(1, width - 1), 2.0 / max(1, height - 1)])
-        samples = []
-        for tap in range(TAPS):
-            step = grid.new_tensor([tap % 3 - 1.0, tap // 3 - 1.0]).reshape(2, 1, 1)
-            places = (grid + step + offsets[:, tap]).permute(0, 2, 3, 1) * scale - 1.0
-            taken = F.grid_sample(grouped, places, mode="bilinear", padding_mode="zeros", align_corners=True)
-            samples.append((taken * counts[:, tap]).reshape(batch, channels, height, width))
-        mixed: Tensor = self.mix(torch.cat(samples, 1))
+        grouped = (batch * GROUPS, channels // GROUPS, height, width)
+        with full_precision(features):
+            found = precise(precisely(self.sampling, features)).reshape(batch * GROUPS, TAPS, 3, height, width)
+            grid = pixel_grid(height, width, dtype=found.dtype, device=found.device)
+            steps = torch.stack(torch.meshgrid(*[torch.arange(-1.0, 2.0)] * 2, indexing="xy")).flatten(1).T.to(grid)
+            places = grid + steps.reshape(TAPS, 2, 1, 1) + found[:, :, :2]  # [B 8, 9, 2, H, W]
+            scale = grid.new_tensor([2.0 / max(1, width - 1), 2.0 / max(1, height - 1)])
+            places = places.permute(0, 1, 3, 4, 2).flatten(1, 2) * scale - 1.0  # all taps one below the other
+            taken = F.grid_sample(
+                precise(features).reshape(grouped), places, mode="bilinear", padding_mode="zeros", align_corners=True
+            )
+            taken = taken.reshape(*grouped[:2], TAPS, height, width) * torch.sigmoid(found[:, :, 2:]).transpose(1, 2)
+        samples = taken.reshape(batch, GROUPS, channels // GROUPS, TAPS, height, width).permute(0, 3, 1, 2, 4, 5)
+        mixed: Tensor = self.mix(samples.reshape(batch, TAPS * channels, height, width))
         return mixed
 
 
@@ -91,9 +102,9 @@ class Fusion(nn.Module):
         self.merge = conv(3 * channels, channels, 1)
         self.deform = DeformableConv(channels)
 
-    def forward(self, streams: list[Tensor]) -> Tensor:
+    def forward(self, streams: Sequence[Tensor]) -> Tensor:
         """Three of `[B, C, H, W]` to one."""
-        together = torch.cat(streams, 1)
+        together = torch.cat(list(streams), 1)
         weights = self.attention(together.mean((2, 3)))
         merged = self.merge(together * weights[:, :, None, None])
         fused: Tensor = self.deform(merged)
@@ -104,7 +115,7 @@ class Jcd(Baseline):
     """The network.
 
     Args:
-        width: channels at full resolution, a multiple of 8; 32 as published.
+        width: channels at full resolution, a multiple of 8; 32 as published. The flow heads grow with it.
     """
 
     inputs: ClassVar[int] = 3
@@ -112,14 +123,15 @@ class Jcd(Baseline):
     uses_flow: ClassVar[bool] = False
     instants: ClassVar[tuple[TruthInstant, ...]] = ("middle",)
     published: ClassVar[float] = 7.51
+    trained_width: ClassVar[int] = 16
     peak: ClassVar[float] = 3e-4
 
     def __init__(self, width: int = 32) -> None:
-        super().__init__()
+        super().__init__(width)
         if width % GROUPS:
             raise ValueError(f"the width of JCD must be a multiple of {GROUPS}; got {width}.")
         self.encoder = Encoder(width)
-        self.velocity = VelocityDecoder()
+        self.velocity = VelocityDecoder(width)
         own = [width, 2 * width, 4 * width]  # the finest first
         self.dense = nn.Sequential(*(DenseBlock(own[2], 2 * width) for _ in range(5)))
         self.fusions = nn.ModuleList(Fusion(each) for each in own)
@@ -131,14 +143,17 @@ class Jcd(Baseline):
 
     def levels(self, window: Window, tau: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
         """Picture `[B, 3, h, w]` and both displacements `[B, 2, h, w]` of each level, the finest first."""
-        previous, current, following = (self.encoder(frame) for frame in window.frames.unbind(1))
-        velocities = [self.velocity(current, previous), self.velocity(current, following)]
+        previous, current, following = self.encoder.each(window.frames)
+        twice = [torch.cat([each, each]) for each in current]
+        # Against the previous and against the next frame, in one batch.
+        velocities = self.velocity(twice, [torch.cat(pair) for pair in zip(previous, following, strict=True)])
         found: list[tuple[Tensor, list[Tensor]]] = []
         carried: list[Tensor] = []
         for level in (2, 1, 0):
             remaining = window.remaining(tau, current[level].shape[-2], level)
-            displacements = [each[level] * remaining for each in velocities]
-            streams = [gaussian_splat(current[level], field)[0] for field in displacements]
+            both = velocities[level] * torch.cat([remaining, remaining])
+            displacements = list(both.chunk(2))
+            streams = gaussian_splat(twice[level], both)[0].chunk(2)
             still = self.dense(current[level]) if level == 2 else current[level]
             fused = self.fusions[level]([streams[0], still, streams[1]])
             features = self.blocks[level](torch.cat([fused, *carried], 1))

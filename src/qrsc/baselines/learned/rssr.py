@@ -53,9 +53,10 @@ class Rssr(Baseline):
     uses_flow: ClassVar[bool] = True
     instants: ClassVar[tuple[TruthInstant, ...]] = ("first", "middle")
     published: ClassVar[float] = 16.65  # 26.03 less PWC-Net's 9.37
+    trained_width: ClassVar[int] = 8
 
     def __init__(self, width: int = 32) -> None:
-        super().__init__()
+        super().__init__(width)
         self.unet = UNet(10, 6, width)
 
     def rectified(self, window: Window) -> Rectified:

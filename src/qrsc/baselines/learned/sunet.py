@@ -28,13 +28,16 @@ from qrsc.baselines.learned.blocks import (
     correlation,
     gaussian_splat,
     masked_difference,
+    precisely,
     residual_blocks,
     roughness,
 )
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
-HEADS = ((128, 128, 96, 64, 32), (64, 64, 48, 32, 16), (32, 32, 24, 16, 8))  # at 1/16, 1/8, 1/4
+# At 1/16, 1/8 and 1/4, for the published width.
+HEADS = ((128, 128, 96, 64, 32), (64, 64, 48, 32, 16), (32, 32, 24, 16, 8))
+PUBLISHED_WIDTH = 16
 CARRIED = 3
 
 
@@ -78,16 +81,17 @@ class Sunet(Baseline):
     """The network.
 
     Args:
-        width: channels at full resolution; 16 as published.
+        width: channels at full resolution; 16 as published. The flow heads grow with it.
     """
 
     multiple: ClassVar[int] = 16
     uses_flow: ClassVar[bool] = False
     instants: ClassVar[tuple[TruthInstant, ...]] = ("first",)
     published: ClassVar[float] = 10.81  # 11.98 less 1.17 that are never used
+    trained_width: ClassVar[int] = 8
 
-    def __init__(self, width: int = 16) -> None:
-        super().__init__()
+    def __init__(self, width: int = PUBLISHED_WIDTH) -> None:
+        super().__init__(width)
         widths = [width, 2 * width, 4 * width, 6 * width, 8 * width]
         self.encoder = nn.ModuleList()
         for number, (before, after) in enumerate(zip([3, *widths], widths, strict=False)):
@@ -96,7 +100,10 @@ class Sunet(Baseline):
         flowing = widths[:1:-1]  # at 1/16, 1/8, 1/4
         # Of the previous and the current frame, level by level.
         self.heads = nn.ModuleList(
-            FlowHead(CORRELATIONS + own + (2 if number else 0), HEADS[number])
+            FlowHead(
+                CORRELATIONS + own + (2 if number else 0),
+                tuple(channels * width // PUBLISHED_WIDTH for channels in HEADS[number]),
+            )
             for number, own in enumerate(flowing)
             for _ in (0, 1)
         )
@@ -120,10 +127,12 @@ class Sunet(Baseline):
 
     def levels(self, window: Window) -> list[Level]:
         """The results at 1/8, 1/4 and 1/2."""
-        pyramids = [self.encoded(frame) for frame in window.frames.unbind(1)]
+        # Both frames in one batch.
+        stacked = self.encoded(window.frames.transpose(0, 1).flatten(0, 1))
+        pyramids = list(zip(*(level.chunk(2) for level in stacked), strict=True))
         moved = [pyramid[0] for pyramid in pyramids]
         fields: list[Tensor] = []
-        handed: list[list[Tensor]] = [[], [], []]
+        handed: list[list[Tensor]] = [[], []]  # to the decoders of single frames, and of both
         found = []
         for step in range(3):
             inputs = [
@@ -133,14 +142,12 @@ class Sunet(Baseline):
             flows = [self.heads[2 * step + each](inputs[each])[0] for each in (0, 1)]
             if fields:
                 flows = [flow + field for flow, field in zip(flows, fields, strict=True)]
-            fields = [self.larger[2 * step + each](flows[each]) for each in (0, 1)]
+            fields = [precisely(self.larger[2 * step + each], flows[each]) for each in (0, 1)]
             landed = [gaussian_splat(pyramids[each][step + 1], fields[each]) for each in (0, 1)]
             moved = [features for features, _ in landed]
-            singles = []
-            for each in (0, 1):
-                picture, handed[each] = self.single[step](moved[each], handed[each])
-                singles.append(picture)
-            merged, handed[2] = self.merged[step](torch.cat(moved, 1), handed[2])
+            pictures, handed[0] = self.single[step](torch.cat(moved), handed[0])
+            singles = list(pictures.chunk(2))
+            merged, handed[1] = self.merged[step](torch.cat(moved, 1), handed[1])
             found.append(Level(merged, singles, fields, landed[0][1] | landed[1][1]))
         return found
 

@@ -66,6 +66,17 @@ class Window:
         rows = (places + 0.5) * float(1 << level) - 0.5
         return tau.reshape(-1, 1, 1, 1) - self.gamma.reshape(-1, 1, 1, 1) * rows.reshape(1, 1, -1, 1) / self.rows
 
+    def shown(self, count: int) -> Window:
+        """The same with the first frames alone: 2 without the next one."""
+        return replace(self, frames=self.frames[:, :count])
+
+    def repeated(self, times: int) -> Window:
+        """The same windows several times, one batch after the other."""
+        frames, flows, gamma = (
+            values.repeat(times, *[1] * (values.ndim - 1)) for values in (self.frames, self.flows, self.gamma)
+        )
+        return replace(self, frames=frames, flows=flows, gamma=gamma)
+
     def padded(self, multiple: int) -> Window:
         """The same with sides that are multiples, repeating the last row and column."""
         height, width = self.frames.shape[-2:]
@@ -105,6 +116,7 @@ class Baseline(nn.Module):
         instants: those that it gives: of the first row, the middle row, or both for a network that gives any.
         peak: the learning rate that its authors recommend.
         published: millions of parameters of the published network, without its flow network.
+        trained_width: of the network that `qrsc train baseline` trains; narrower than published.
     """
 
     inputs: ClassVar[int] = 2
@@ -113,6 +125,11 @@ class Baseline(nn.Module):
     instants: ClassVar[tuple[TruthInstant, ...]]
     peak: ClassVar[float] = 1e-4
     published: ClassVar[float]
+    trained_width: ClassVar[int]
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.width = width
 
     def predict(self, window: Window, tau: Tensor) -> Tensor:
         """The frame at instants tau `[B]`, `[B, 3, H, W]`; the window has sides of the right multiple."""

@@ -34,14 +34,14 @@ class Option:
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
-    """The options of every training. The help of each field says what it means.
+class RunOptions:
+    """The options of everything that is trained on rendered samples. The help of each field says what it means.
 
     Attributes:
         decay: of the exponential moving average of the weights, per step.
 
     Raises:
-        ValueError: two options contradict each other, or a value is out of range.
+        ValueError: a value is out of range.
     """
 
     minutes: Annotated[
@@ -57,33 +57,16 @@ class TrainingOptions:
     textures: Annotated[
         Path | None, Option("Photographs to use as textures, in addition to painted ones.", metavar="FOLDER")
     ] = None
-    start: Annotated[
-        str | None, Option("Initialise with these weights instead of random ones.", metavar="NAME|FILE")
-    ] = None
     resume: Annotated[bool, Option("Continue from the training state in OUT.")] = False
-    peak: Annotated[float, Option("Peak learning rate.")] = 5e-4
     scenes: Annotated[int, Option("Scenes rendered at a time.", at_least=1)] = 16
     pool: Annotated[int, Option("Rendered samples kept on the device.", at_least=1)] = 2048
     uses: Annotated[float, Option("How often a sample is drawn on average before it is replaced.")] = 2.0
-    compiled: Annotated[
-        bool | None, Option("Use torch.compile; if not given, on a GPU only.", names="--compile/--no-compile")
-    ] = None
-    devices: Annotated[int, Option("Number of GPUs per machine.", at_least=1)] = 1
-    nodes: Annotated[
-        int,
-        Option("Number of machines; start the command on each, as Lightning's documentation describes.", at_least=1),
-    ] = 1
-    tensorboard: Annotated[bool, Option("Also write TensorBoard logs to OUT.")] = False
     seed: Annotated[int, Option("Random seed of the initialisation and the data.", at_least=0)] = 0
     decay: float = 0.999
 
     def __post_init__(self) -> None:
-        if self.resume and self.start is not None:
-            raise ValueError("--resume goes on from the state in OUT and --start begins from other weights; give one.")
-        for name in ("minutes", "total_minutes", "peak", "uses"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name.replace('_', ' ')} must be over 0; got {value:g}.")
+        for name in ("minutes", "total_minutes", "uses"):
+            _require_positive(name, getattr(self, name))
 
     @property
     def run_minutes(self) -> float:
@@ -95,6 +78,40 @@ class TrainingOptions:
         """Minutes of the whole training, all runs together; infinite if it has no limit."""
         return self.run_minutes if self.total_minutes is None else self.total_minutes
 
+
+@dataclass(frozen=True)
+class TrainingOptions(RunOptions):
+    """The options of the trainings of our own networks.
+
+    Raises:
+        ValueError: two options contradict each other, or a value is out of range.
+    """
+
+    start: Annotated[
+        str | None, Option("Initialise with these weights instead of random ones.", metavar="NAME|FILE")
+    ] = None
+    peak: Annotated[float, Option("Peak learning rate.")] = 5e-4
+    compiled: Annotated[
+        bool | None, Option("Use torch.compile; if not given, on a GPU only.", names="--compile/--no-compile")
+    ] = None
+    devices: Annotated[int, Option("Number of GPUs per machine.", at_least=1)] = 1
+    nodes: Annotated[
+        int,
+        Option("Number of machines; start the command on each, as Lightning's documentation describes.", at_least=1),
+    ] = 1
+    tensorboard: Annotated[bool, Option("Also write TensorBoard logs to OUT.")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resume and self.start is not None:
+            raise ValueError("--resume goes on from the state in OUT and --start begins from other weights; give one.")
+        _require_positive("peak", self.peak)
+
     def schedule(self) -> Schedule:
         """The learning rate over the whole training."""
         return Schedule(self.all_minutes, self.steps, self.peak)
+
+
+def _require_positive(name: str, value: float | None) -> None:
+    if value is not None and value <= 0:
+        raise ValueError(f"{name.replace('_', ' ')} must be over 0; got {value:g}.")

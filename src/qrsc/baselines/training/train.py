@@ -1,0 +1,250 @@
+"""`train_baselines`: several networks trained side by side, each batch given to all of them.
+
+All see the same samples in the same order, the same crops and colours, and take the same number of steps. Loss and
+learning rate are each network's own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from qrsc.baselines.learned.networks import baseline_from_file, build_baseline
+from qrsc.baselines.learned.window import Baseline, FeatureLoss
+from qrsc.baselines.training.features import SharedFeatures, no_features
+from qrsc.baselines.training.learner import Learner, weights_file
+from qrsc.baselines.training.options import BaselineTrainingOptions
+from qrsc.baselines.training.samples import WindowPool, WindowSamples
+from qrsc.baselines.training.scores import Scores, score_baselines, score_table
+from qrsc.baselines.training.window_worlds import WindowWorlds
+from qrsc.files.documents import shortened
+from qrsc.flow import load_flow
+from qrsc.learn.pool.world_settings import training_textures
+from qrsc.learn.trainer.run import SAVE_EVERY, own_device
+from qrsc.weights import WeightsError, load_strictly, noted_options, read_notes
+
+HELD_OUT_SEED = 12345  # of the windows that are scored after the training; training seeds are drawn in another way
+HELD_OUT_CALLS = 8
+Say = Callable[[str], None]
+Source = Callable[[torch.Generator], WindowSamples]
+
+
+@dataclass(frozen=True)
+class BaselineTrainingResult:
+    """Trained networks by name, and their mean PSNR on windows that they were not trained on.
+
+    Attributes:
+        networks: with the moving average of their weights.
+        scores: by row and instant.
+        windows: how many were scored.
+        table: the scores as text.
+    """
+
+    networks: dict[str, Baseline]
+    scores: Scores
+    windows: int
+    table: str
+
+    def summary(self) -> str:
+        """The scores as a table."""
+        return f"PSNR in dB on {self.windows} windows that were not trained on:\n\n{self.table}"
+
+
+def train_baselines(
+    names: Sequence[str], output: Path, options: BaselineTrainingOptions | None = None, *, say: Say | None = None
+) -> BaselineTrainingResult:
+    """Train networks on windows of random scenes, and score them.
+
+    Args:
+        names: of the networks.
+        output: folder; gets a file of weights for each network, from which a run can be resumed.
+        options: see there; None for the defaults.
+        say: gets a line about the losses every half minute.
+
+    Raises:
+        ValueError: an option is wrong, or the weights of the feature loss are missing.
+        FileExistsError: the folder holds such weights and `resume` is not set.
+        WeightsError: weights that a run goes on from are missing, damaged, or not all of the same step.
+    """
+    options = options or BaselineTrainingOptions()
+    device = own_device()
+    features = SharedFeatures().arranged(device) if options.features else no_features
+    flow = load_flow(options.flow)
+    worlds = WindowWorlds(training_textures(options.textures, device), options.size, flow, scenes=options.scenes)
+    networks = fit_baselines(names, output, worlds, features, options, say=say)
+    render = replace(worlds, frames=3)
+    generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+    calls = [render(generator) for _ in range(HELD_OUT_CALLS)]
+    scores = score_baselines(networks, calls, flow)
+    return BaselineTrainingResult(networks, scores, sum(map(len, calls)), score_table(scores, networks))
+
+
+def fit_baselines(
+    names: Sequence[str],
+    folder: Path,
+    render: Source,
+    features: FeatureLoss,
+    options: BaselineTrainingOptions,
+    *,
+    mixed: bool | None = None,
+    say: Say | None = None,
+) -> dict[str, Baseline]:
+    """Train networks on windows from any source, and save their weights.
+
+    Args:
+        names, say: as for `train_baselines`.
+        folder: gets the weights.
+        render: returns new windows; see `qrsc.learn.pool.pool.Pool`.
+        features: the loss on features that all networks use.
+        options: those that describe data are not read.
+        mixed: use bfloat16 where it does no harm; if None on a GPU only.
+
+    Returns:
+        The networks with the moving average of their weights, by name.
+    """
+    device = own_device()
+    before = _before(names, folder) if options.resume else Before()
+    taken = [name for name in names if weights_file(folder, name).exists()]
+    if taken and not options.resume:
+        raise FileExistsError(f"{folder} holds weights of {', '.join(taken)}; resume, or name another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    learners = []
+    for name in names:
+        torch.manual_seed(options.seed)
+        network = baseline_from_file(weights_file(folder, name)) if options.resume else build_baseline(name)
+        schedule = options.schedule(network.peak)
+        network.to(device).train()
+        learners.append(Learner(name, network, schedule, clip=options.clip, decay=options.decay, steps=before.steps))
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True  # one size throughout
+        torch.set_float32_matmul_precision("high")
+    with WindowPool(
+        render, capacity=options.pool, device=device, uses=options.uses, seed=options.seed + before.steps
+    ) as pool:
+        pool.crop = options.crop
+        Lockstep(learners, pool, features, options, before, device.type == "cuda" if mixed is None else mixed).run(
+            folder, say
+        )
+    for learner in learners:
+        load_strictly(learner.network, learner.averaged(), "the exponential moving average")
+    return {learner.name: learner.network.eval() for learner in learners}
+
+
+@dataclass(frozen=True)
+class Before:
+    """Steps and minutes of the runs before this one."""
+
+    steps: int = 0
+    minutes: float = 0.0
+
+
+class Lockstep:
+    """Learners that take their steps together.
+
+    Args:
+        learners: all with as many steps behind them.
+        pool: of windows.
+        features: the loss on features.
+        options: length and batch.
+        before: the runs before this one.
+        mixed: use bfloat16.
+    """
+
+    def __init__(
+        self,
+        learners: Sequence[Learner],
+        pool: WindowPool,
+        features: FeatureLoss,
+        options: BaselineTrainingOptions,
+        before: Before,
+        mixed: bool,
+    ) -> None:
+        self.learners, self.pool, self.features, self.options = learners, pool, features, options
+        self.before, self.mixed = before, mixed
+        self.steps = before.steps
+        self._started = time.monotonic()
+        self._recent: list[list[float]] = []
+
+    @property
+    def minutes(self) -> float:
+        """Minutes spent on steps, those of earlier runs included."""
+        return self.before.minutes + (time.monotonic() - self._started) / 60.0
+
+    def run(self, folder: Path, say: Say | None = None) -> None:
+        """Train to the end of the run; save every few minutes and at the end."""
+        schedule = self.learners[0].schedule
+        self.pool.draw(1)  # the clock starts with the first samples
+        self._started = time.monotonic()
+        said, saved = self._started, self.minutes
+        while True:
+            minutes = self.minutes
+            progress = schedule.progress(minutes, self.steps)
+            if progress >= 1.0 or minutes - self.before.minutes >= self.options.run_minutes:
+                break
+            self._step(progress)
+            if say is not None and time.monotonic() - said >= self.options.report:
+                said = time.monotonic()
+                say(self._line())
+            if minutes - saved >= SAVE_EVERY:
+                saved = minutes
+                self._save(folder)
+        self._save(folder)
+        if say is not None:
+            say(self._line())
+
+    def _step(self, progress: float) -> None:
+        samples = self.pool.draw(self.options.batch)
+        if isinstance(self.features, SharedFeatures):
+            truths = samples.truths()
+            self.features.remember((truths.before, truths.first, truths.middle))
+        found = [learner.grade(samples, self.features, mixed=self.mixed) for learner in self.learners]
+        # The device is waited for here, once for all networks.
+        graded: list[list[float]] = torch.stack(found).tolist()
+        for learner, (_, norm) in zip(self.learners, graded, strict=True):
+            learner.step(norm, progress)
+        self._recent.append([loss for loss, _ in graded])
+        self.steps += 1
+
+    def _line(self) -> str:
+        """Where the training stands, and the mean losses since the last line."""
+        run = 60.0 * (self.minutes - self.before.minutes)
+        parts = [
+            f"step {self.steps}",
+            f"{self.minutes:.1f} min",
+            f"{1000.0 * run / max(1, self.steps - self.before.steps):.0f} ms a step",
+            f"{self.pool.rendered} rendered",
+        ]
+        for learner, values in zip(self.learners, zip(*self._recent, strict=True), strict=False):
+            finite = [value for value in values if math.isfinite(value)]
+            mean = f"{sum(finite) / len(finite):.3f}" if finite else "none finite"
+            parts.append(f"{learner.name} {mean}" + (f" ({learner.skipped} skipped)" if learner.skipped else ""))
+        self._recent.clear()
+        return ", ".join(parts)
+
+    def _save(self, folder: Path) -> None:
+        for learner in self.learners:
+            learner.save(folder, self.minutes, self.options.batch)
+
+
+def _before(names: Sequence[str], folder: Path) -> Before:
+    """Steps and minutes behind the weights in a folder, which are the same for all networks that go on together."""
+    found: dict[str, Before] = {}
+    for name in names:
+        path = weights_file(folder, name)
+        noted = noted_options(path, {"training": "{}", **read_notes(path)}, "training")
+        steps, minutes = noted.get("steps"), noted.get("minutes")
+        if type(steps) is not int or steps < 0 or not isinstance(minutes, (int, float)):
+            raise WeightsError(
+                f"{path} does not say how far it was trained: {shortened(json.dumps(noted))}. Start anew."
+            )
+        found[name] = Before(steps, float(minutes))
+    if len({each.steps for each in found.values()}) > 1:
+        told = ", ".join(f"{name} {each.steps}" for name, each in found.items())
+        raise WeightsError(f"networks that go on together have taken the same number of steps; here: {told}.")
+    return next(iter(found.values()))
