@@ -101,7 +101,7 @@ class _Call:
 
     def __init__(self, inputs: tuple[Tensor | float, ...], device: torch.device) -> None:
         self.inputs = [
-            torch.empty_like(value, memory_format=torch.contiguous_format)
+            torch.empty_like(value)  # in the same layout, which convolutions may prefer
             if isinstance(value, Tensor)
             else torch.zeros((), dtype=torch.float64, device=device)
             for value in inputs

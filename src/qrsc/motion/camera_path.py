@@ -46,15 +46,19 @@ class CameraPath:
         knots: `[B, N, 4]`, weights of the splines.
         first: number of the first of these splines.
         perspective: `[B]`, the perspective term `q`.
+        known_table: the path as a table, if that is known.
     """
 
     knots: Tensor
     first: int
     perspective: Tensor
+    known_table: PathTable | None = None
 
     @cached_property
     def tabulated(self) -> PathTable:
         """The states at `TABLE` times between two knots, from the second knot to the last but one."""
+        if self.known_table is not None:
+            return self.known_table
         pieces = self.knots.shape[1] - 3
         places = 1.0 + torch.arange(pieces * TABLE + 1, dtype=self.knots.dtype, device=self.knots.device) / TABLE
         numbers = torch.arange(pieces + 3, dtype=places.dtype, device=places.device)

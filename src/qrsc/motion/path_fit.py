@@ -113,6 +113,11 @@ def equations_between(
     return displacement_equations(grid, shift, trust, seen, seen_there, period, (height, width))
 
 
+def spline_range(period: tuple[float, float]) -> tuple[int, int]:
+    """Numbers of the first and the last spline that states within a period depend on."""
+    return math.floor(period[0] * KNOTS) - 1, math.ceil(period[1] * KNOTS) + 1
+
+
 @torch.no_grad()
 def displacement_equations(
     points: Tensor,
@@ -134,7 +139,7 @@ def displacement_equations(
         size: `(H, W)` of the picture.
     """
     batch, (height, width) = len(shift), size
-    first, last = math.floor(period[0] * KNOTS) - 1, math.ceil(period[1] * KNOTS) + 1
+    first, last = spline_range(period)
     numbers = torch.arange(first, last + 1, dtype=torch.float64, device=shift.device)
     between = splines(seen_there.flatten(1), numbers) - splines(seen.flatten(), numbers)  # [B, P, m]
 

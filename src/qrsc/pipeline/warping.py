@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from qrsc.backend import device
 from qrsc.image.blur import box_mean, median_filter
 from qrsc.image.resize import resized_field, resized_picture
 from qrsc.names import Interpolation, WarpMethod
@@ -14,7 +16,7 @@ from qrsc.warp import InvertedField, Warped, apply_correction, backward_warp, in
 
 PATCH = 5  # pixels
 OUTLIER = 1.0  # pixels by which a distortion differs from those around if it belongs to another surface
-Limits = tuple[float, float]  # smallest and largest value of a picture
+Limits = tuple[Any, Any]  # smallest and largest value of a picture: numbers, or tensors []
 
 
 def warped_frames(
@@ -59,7 +61,7 @@ def _distortions(
         distortion, valid = _without_outliers(distortion, valid), _without_specks(valid)
     else:
         distortion, valid = -corrections, torch.ones_like(usable)
-    if not bool(usable.all()):
+    if not (device.may_decide(usable) and bool(usable.all())):
         carried = backward_warp(usable.to(distortion.dtype), distortion, interpolation).image
         valid = valid & (carried > 0.5)
     return InvertedField(distortion, valid)
