@@ -35,6 +35,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from qrsc.backend import device as gpu
 from qrsc.backend import opencv
 from qrsc.names import parse_size
 from qrsc.pipeline import Corrector
@@ -298,7 +299,8 @@ def on_cpu(case: dict[str, Any], size: tuple[int, int], device: torch.device, de
     corrector = Corrector(Readout(GAMMA), **({"flow": "raft-rs"} | case))
     stages = corrector.seconds = Staged()
     frames = 4
-    with patch.object(opencv, "supports", lambda *_: False), torch.inference_mode():
+    as_on_gpu = patch.object(opencv, "supports", lambda *_: False), patch.object(gpu, "may_decide", lambda *_: False)
+    with as_on_gpu[0], as_on_gpu[1], torch.inference_mode():
         stream = corrector.stream(back_and_forth(clip(size, 8, device)))
         for _ in range(6):
             next(stream)

@@ -19,6 +19,7 @@ MOST_GRAPHS = 12
 Result = TypeVar("Result", Tensor, tuple[Tensor, ...])
 Function = Callable[..., Result]
 _thread = threading.local()
+_recording = threading.Lock()  # a recording begins with waiting for the whole device, which would break another one
 
 
 @contextmanager
@@ -85,7 +86,8 @@ class Graphs:
                     return function(*call.inputs)
                 self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
                 call.function = function
-                call.replay, call.result = record(function, call.inputs, self._pool)
+                with _recording:
+                    call.replay, call.result = record(function, call.inputs, self._pool)
             call.replay()
             copied: Any = _copied(call.result)
             return copied  # type: ignore[no-any-return]  # a tensor if the function gives one, else a tuple

@@ -316,7 +316,7 @@ class Stream:
         else:
             result = unchanged(frame.frame[0], ALONE)
         self._latest = result
-        yield replace(result, after_cut=frame.after_cut)
+        yield replace(result, after_cut=True) if frame.after_cut else result
         for _ in range(frame.repeats):
             yield replace(result, repeats=True)
 
@@ -343,7 +343,8 @@ class Stream:
             nearest = index if 2 * step <= instants else index + 1
             instant = self._settings.tau + frame.time + passed - self._window[nearest].time
             result = self._rendered([nearest] if alone else [index, index + 1], nearest, instant, between=True)
-            yield frame.time + passed, replace(result, after_cut=frame.after_cut and step == 0)
+            begins = frame.after_cut and step == 0
+            yield frame.time + passed, replace(result, after_cut=True) if begins else result
 
     def _rendered(self, indices: list[int], own: int, tau: float, *, between: bool = False) -> Corrected:
         """The picture at `tau` after the start of frame `own`, from all the frames given; two, if it lies between."""
@@ -378,8 +379,8 @@ class Stream:
             result.image[0],
             result.valid[0],
             aligned.correction_fields[0, centre],
-            unsure=float((own_motion.trajectory.confidence < UNSURE_BELOW).float().mean()),
-            filled=1.0 - float(alone.valid.float().mean()),
+            unsure=(own_motion.trajectory.confidence < UNSURE_BELOW).float().mean(),
+            filled=(~alone.valid).float().mean(),
             fallback=joined(
                 own_motion.fallback or None,
                 frames[centre].flow_fallback,
