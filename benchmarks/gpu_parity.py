@@ -29,9 +29,10 @@ from qrsc.flow.raft_rs.estimator import NeuralFlow, load_network
 from qrsc.fusion.networks import NetworkFusion, shipped_fusion
 from qrsc.fusion.networks import load_network as load_fusion_network
 from qrsc.names import parse_size
-from qrsc.pipeline import Corrector
+from qrsc.pipeline import Corrector, warping
 from qrsc.pipeline.recorded import Steps
 from qrsc.timing import Readout
+from qrsc.warp import invert, invert_field
 
 CUDA = torch.device("cuda")
 COUNT = 12
@@ -79,6 +80,27 @@ def normalisation(size: tuple[int, int]) -> None:
         away = float((found.float() - expected.float()).abs().max())
         quick, slow = (microseconds(partial(of, *given)) for of in (encoders._normalised, encoders.plainly_normalised))
         print(f"    {shape}: off by at most {away:.3f}; {quick:.1f} us, PyTorch {slow:.1f} us")
+
+
+def inversion(size: tuple[int, int]) -> None:
+    """Inversion and cleaning of three fields at half size: kernels against PyTorch."""
+    half = (size[0] // 2, size[1] // 2)
+    coarse = 6.0 * torch.randn(3, 2, 5, 6, generator=torch.Generator().manual_seed(0))
+    fields = F.interpolate(coarse, size=half, mode="bicubic").to(CUDA)
+    fields[:, 0, 40:90, 60:120] += 5.0  # another surface
+
+    def whole() -> tuple[Tensor, Tensor]:
+        return warping._cleaned(*invert_field(fields))
+
+    found, valid = whole()
+    quick = microseconds(whole)
+    with patch.object(invert, "TRITON", False):
+        expected, shown = whole()
+        slow = microseconds(whole)
+    off = ((found - expected).abs().amax(1, keepdim=True) > 1e-2) | (valid != shown)
+    print(f"    {float(off.float().mean()):.2%} differ, {float(valid.float().mean()):.0%} valid")
+    alone = microseconds(partial(invert_field, fields))
+    print(f"    {quick:.1f} us, PyTorch {slow:.1f} us; inversion alone {alone:.1f} us")
 
 
 def flows(size: tuple[int, int]) -> None:
@@ -166,7 +188,7 @@ def _attempt(work: Callable[[], Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="640x480")
-    parser.add_argument("--checks", nargs="+", default=["normalisation", "flows", "steps", "captured"])
+    parser.add_argument("--checks", nargs="+", default=["normalisation", "inversion", "flows", "steps", "captured"])
     parser.add_argument("--seconds", type=float, default=100.0, help="end after this time")
     options = parser.parse_args()
     if not torch.cuda.is_available():

@@ -37,10 +37,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from qrsc.backend import device as gpu
 from qrsc.backend import opencv
+from qrsc.flow.raft_rs import encoder
 from qrsc.names import parse_size
 from qrsc.pipeline import Corrector
 from qrsc.pipeline.corrected import Seconds
 from qrsc.timing import Readout
+from qrsc.warp import invert
 
 GAMMA = 0.7
 WARM_UP = 14  # output frames until every graph at the start of a clip and in the middle of it is recorded
@@ -368,6 +370,11 @@ def main() -> None:
             with torch.inference_mode():
                 measure = partial(on_gpu if cuda else on_cpu, CASES[case], parse_size(size), device, options.details)
                 found = _attempt(measure)
+                if found is None and cuda:
+                    print("    once more, without the Triton kernels of flow and warp", flush=True)
+                    case += ", without kernels"
+                    with patch.object(encoder, "TRITON", False), patch.object(invert, "TRITON", False):
+                        found = _attempt(measure)
             cells = ["failed"] * len(COLUMNS) if found is None else [_cell(of(found)) for of in COLUMNS.values()]
             rows.append(f"| {size} | {case} | {' | '.join(cells)} |")
             print(rows[-1], flush=True)

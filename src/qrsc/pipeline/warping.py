@@ -13,6 +13,7 @@ from qrsc.image.blur import box_mean, median_filter
 from qrsc.image.resize import resized_field, resized_picture
 from qrsc.names import Interpolation, WarpMethod
 from qrsc.warp import InvertedField, Warped, apply_correction, backward_warp, invert_field
+from qrsc.warp.invert import has_kernels
 
 PATCH = 5  # pixels
 OUTLIER = 1.0  # pixels by which a distortion differs from those around if it belongs to another surface
@@ -57,8 +58,7 @@ def _distortions(
 ) -> InvertedField:
     """GS -> RS fields for all frames together: for small fields that takes hardly longer than for one."""
     if method == "invert":
-        distortion, valid = invert_field(corrections)
-        distortion, valid = _without_outliers(distortion, valid), _without_specks(valid)
+        distortion, valid = _cleaned(*invert_field(corrections))
     else:
         distortion, valid = -corrections, torch.ones_like(usable)
     if not (device.may_decide(usable) and bool(usable.all())):
@@ -73,6 +73,14 @@ def _sampled(frame: Tensor, distortion: Tensor, valid: Tensor, limits: Limits, h
     if valid.shape[-2:] != size:
         valid = resized_picture(valid.to(frame.dtype), size) > 0.5
     return Warped(image.clamp_(*limits), valid & inside)  # a new picture, which nobody else holds
+
+
+def _cleaned(distortion: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    if has_kernels(distortion):
+        from qrsc.warp.invert_kernels import cleaned
+
+        return cleaned(distortion, valid, PATCH, OUTLIER)
+    return _without_outliers(distortion, valid), _without_specks(valid)
 
 
 def _without_outliers(distortion: Tensor, valid: Tensor) -> Tensor:
