@@ -30,7 +30,7 @@ def fields() -> Tensor:
 
 
 if __name__ == "__main__":
-    opencv.supports = lambda *_: False  # type: ignore[assignment]  # the operators that a GPU would run
+    opencv.supports = lambda *_: False  # the operators that a GPU would run
     invert_kernels.BLOCK = 512  # a program for each field
     warping.PATCH = 3  # a median of 25 takes a minute here
     given = fields()

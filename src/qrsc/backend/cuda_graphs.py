@@ -77,20 +77,23 @@ class Graphs:
                 self._kept[full] = _Call(inputs, leading.device)
             call = self._kept[full]
             call.fill(inputs)
+            # A result is copied, since it may be an input as it is.
+            result: Any
             if not call.warm:
                 call.warm = True
-                return function(*call.inputs)
-            if call.replay is None:
-                if getattr(_thread, "unrecorded", False):
-                    self.fallback = "no CUDA graph: this thread must not record one now"
-                    return function(*call.inputs)
-                self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
-                call.function = function
-                with _recording:
-                    call.replay, call.result = record(function, call.inputs, self._pool)
-            call.replay()
-            copied: Any = _copied(call.result)
-            return copied  # type: ignore[no-any-return]  # a tensor if the function gives one, else a tuple
+                result = _copied(function(*call.inputs))
+            elif call.replay is None and getattr(_thread, "unrecorded", False):
+                self.fallback = "no CUDA graph: this thread must not record one now"
+                result = _copied(function(*call.inputs))
+            else:
+                if call.replay is None:
+                    self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
+                    call.function = function
+                    with _recording:
+                        call.replay, call.result = record(function, call.inputs, self._pool)
+                call.replay()
+                result = _copied(call.result)
+            return result  # type: ignore[no-any-return]  # a tensor if the function gives one, else a tuple
 
     def clear(self) -> None:
         """Drop all recorded graphs."""

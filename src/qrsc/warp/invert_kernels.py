@@ -135,7 +135,7 @@ def _iteration_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     tl.store(residual + number * size + index, moved, mask=there)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def _slope(plane, row, column, height, width, ALONG_X: tl.constexpr, there):  # type: ignore[no-untyped-def]  # Triton's
     """The difference of neighbours: central inside, one-sided at the edges."""
     if ALONG_X:
@@ -184,7 +184,7 @@ def _validity_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     tl.store(valid + number * size + index, shown & unfolded & settled & single, mask=there)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def _median(plane, row, column, height, width, there, SIDE: tl.constexpr):  # type: ignore[no-untyped-def]  # Triton's
     """The value of the middle rank in the window around each pixel, edges replicated; equal ones rank by position."""
     middle = tl.zeros_like(row).to(tl.float32)
