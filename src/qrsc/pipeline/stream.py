@@ -264,7 +264,8 @@ class Stream:
         grid = self._grid(newest)
         (forward, backward), (sure, back_sure) = self._steps.on_grid(found.flows, found[1:], grid)
         to_next, to_previous = trusted_flows(ConfidentFlows(FlowPair(forward, backward), sure, back_sure))
-        agreement = to_next.confidence if sure is None else consistency_confidence(forward, backward)
+        known = sure is None or not self._settings.find_cuts  # or not asked for
+        agreement = to_next.confidence if known else consistency_confidence(forward, backward)
         return to_next, to_previous, agreement
 
     def _search_image(self, frame: WindowFrame) -> Tensor:
