@@ -150,7 +150,7 @@ class Readout:
         times = self.row_time(rows, height, width)
         return times.reshape(1, 1, -1) if self.sideways else times.reshape(1, -1, 1)
 
-    def flight_time(self, flow: Tensor, frames: float) -> Tensor:
+    def flight_time(self, flow: Tensor, frames: Tensor | float) -> Tensor:
         """Time between the exposures of a point in one frame and in another.
 
         The row on which the point lands says when it was exposed, so the time is not a whole number of frame intervals.

@@ -73,6 +73,31 @@ def test_recorded_in_inference_mode_and_used_outside(recordings: list[list[Tenso
     assert len(recordings) == 1
 
 
+def test_several_results_and_numbers_that_change(
+    recordings: list[list[Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Graphs()
+    kept = []
+
+    def record(function: Callable[..., Any], inputs: list[Tensor], pool: Any) -> tuple[Callable[[], None], Any]:
+        result = tuple(torch.zeros_like(each) for each in function(*inputs))
+
+        def replay() -> None:
+            for own, new in zip(result, function(*inputs), strict=True):
+                own.copy_(new)
+
+        return replay, result
+
+    monkeypatch.setattr(graphs, "record", record)
+    for number in range(4):
+        values = torch.full((2,), float(number))
+        # The first result is an input as it is: it must not change with the next call.
+        kept.append(calls(lambda values, factor: (values, factor * values), "both", values, 0.5 + number))
+    assert [[part.tolist() for part in each] for each in kept] == [
+        [[float(number)] * 2, [(0.5 + number) * number] * 2] for number in range(4)
+    ]
+
+
 def test_a_thread_that_must_not_record_works_as_ever(recordings: list[list[Tensor]]) -> None:
     calls = Graphs()
 

@@ -14,7 +14,6 @@ from qrsc.fusion import AlignedFrames, mean_fusion
 from qrsc.fusion.lite.network import LiteNetwork
 from qrsc.fusion.networks import NetworkFusion
 from qrsc.motion import along_path as paths_module
-from qrsc.motion.trajectory import fit_trajectory
 from qrsc.pipeline import Corrector, MotionName
 from qrsc.pipeline import align as align_module
 from qrsc.pipeline import resolve as resolve_module
@@ -49,23 +48,28 @@ class Numbered(Told):
 
 
 # Along a path the first frame looks at the motion of the two after it.
-@pytest.mark.parametrize(("motion", "solves", "times"), [("path", paths_module, 6), ("quadratic", align_module, 4)])
+@pytest.mark.parametrize(
+    ("motion", "solves", "solver", "times"),
+    [("path", paths_module, "fit_displacements", 6), ("quadratic", align_module, "fit_trajectory", 4)],
+)
 def test_an_estimator_s_own_confidence_reaches_the_solver(
-    motion: MotionName, solves: ModuleType, times: int, monkeypatch: pytest.MonkeyPatch
+    motion: MotionName, solves: ModuleType, solver: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
+    seen: list[list[Tensor]] = []
+    solve = getattr(solves, solver)
 
-    def watched(flows: Any, readout: Readout, **options: Any) -> Any:
-        seen.append(options["confidences"])
-        return fit_trajectory(flows, readout, **options)
+    def watched(*given: Any, **options: Any) -> Any:
+        confidences = options["confidences"]
+        seen.append(list(confidences.values() if isinstance(confidences, dict) else confidences))
+        return solve(*given, **options)
 
-    monkeypatch.setattr(solves, "fit_trajectory", watched)
+    monkeypatch.setattr(solves, solver, watched)
     clip = torch.rand(4, 3, 24, 32, generator=torch.Generator().manual_seed(0))
     # Both flows point the same way: by their agreement they would hardly be trusted.
     Corrector(Readout(0.5), flow=Told(0.75), fusion="none", motion=motion)(clip)
     assert len(seen) == times
     for confidences in seen:
-        for confidence in confidences.values():
+        for confidence in confidences:
             torch.testing.assert_close(confidence, torch.full_like(confidence, 0.75))
 
 

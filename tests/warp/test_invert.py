@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -117,3 +122,13 @@ def test_the_jacobian_is_the_area_of_a_pixel() -> None:
     folded[1] = 0.0  # mirrored in x only
     assert bool((jacobian(folded) < 0).all())
     assert_close(jacobian(torch.full((2, 1, 1), 5.0)), torch.ones(1, 1, 1))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_kernels_in_interpreter_mode_are_what_torch_makes_of_the_same() -> None:
+    program = Path(__file__).with_name("kernel_check.py")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "inverted" in done.stdout
+    assert "cleaned" in done.stdout

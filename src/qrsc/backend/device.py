@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
+
+def may_decide(*values: Tensor) -> bool:
+    """Whether Python may look at values to choose a shorter way: not on a GPU, whose work would have to be waited for,
+    and which records only what does not depend on values; nor while compiling."""
+    return not torch.compiler.is_compiling() and all(each.device.type == "cpu" for each in values)
 
 
 def choose_device(name: str) -> torch.device:

@@ -15,7 +15,7 @@ import torch
 from qrsc.flow.adapters import ptlflow_flow, torchvision_flow
 from qrsc.flow.dis import DisFlow
 from qrsc.flow.precomputed import PrecomputedFlow
-from qrsc.flow.protocol import ClipFlow, ConfidentFlows, FlowEstimator, FlowPair, find_flows
+from qrsc.flow.protocol import ClipFlow, ConfidentFlows, EncodingEstimator, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.raft_rs.estimator import flow_from_file, shipped_flow
 from qrsc.flow.refined import RefinedFlow
 from qrsc.flow.search_first import SearchFirstFlow
@@ -26,6 +26,7 @@ __all__ = [
     "ClipFlow",
     "ConfidentFlows",
     "DisFlow",
+    "EncodingEstimator",
     "FlowEstimator",
     "FlowPair",
     "default_flow",

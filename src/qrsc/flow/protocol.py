@@ -8,7 +8,7 @@ Convention
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -53,6 +53,15 @@ class ConfidentEstimator(Protocol):
     """An estimator that also returns the confidence of its flows."""
 
     def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows: ...
+
+
+@runtime_checkable
+class EncodingEstimator(Protocol):
+    """An estimator that first works on each frame by itself, which needs to be done once for both of its pairs."""
+
+    def encoded(self, frame: Tensor) -> Any: ...
+
+    def between(self, first: Any, second: Any) -> ConfidentFlows: ...
 
 
 @runtime_checkable

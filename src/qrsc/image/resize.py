@@ -51,5 +51,8 @@ def in_pixels_of(field: Tensor, size: tuple[int, ...], other: tuple[int, ...]) -
     """Convert the values of a field `[B, 2, h, w]` from pixels of size `(H, W)` to those of another; same grid."""
     if tuple(size) == tuple(other):
         return field
-    factor = torch.tensor([other[1] / size[1], other[0] / size[0]], dtype=field.dtype, device=field.device)
-    return field * factor.reshape(1, 2, 1, 1)
+    down, across = (new / old for new, old in zip(other, size, strict=True))
+    if down == across:
+        return field * down
+    # Filled on the device: a copy from the CPU would be waited for.
+    return field * torch.stack([field.new_full((1, 1), factor) for factor in (across, down)])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from qrsc.motion.camera_path import PathOfFrame
 from qrsc.motion.fill import TrustedFlow, fill_uncertain_flow
-from qrsc.motion.trajectory import Trajectory, fit_trajectory
+from qrsc.motion.trajectory import Trajectory, fit_displacements
 from qrsc.timing import Readout
 from qrsc.warp import backward_warp
 
@@ -77,21 +78,34 @@ def trajectory_along_path(
         order: of the motion; see `fit_trajectory`.
         regularisation: pull of the acceleration towards the surroundings; without a path, towards zero.
     """
+    steps = sorted(found)
+    flows = [found[step] for step in steps]
+    return own_motion(flows, steps, path, readout, order=order, regularisation=regularisation)
+
+
+def own_motion(
+    flows: Sequence[TrustedFlow],
+    steps: Sequence[Tensor | float],
+    path: PathOfFrame | None,
+    readout: Readout,
+    *,
+    order: int,
+    regularisation: float,
+) -> Trajectory:
+    """The same for flows by ascending frame step, which may be numbers or tensors `[]`."""
     if path is not None:
         regularisation *= PATH_REGULARISATION
     # Filling two flows together takes as long as filling one.
-    together = TrustedFlow(*(torch.cat(parts) for parts in zip(*found.values(), strict=True)))
-    along = (
-        None
-        if path is None
-        else torch.cat([path.displacement_at(readout.flight_time(flow.flow, step)) for step, flow in found.items()])
-    )
+    together = TrustedFlow(*(torch.cat(parts) for parts in zip(*flows, strict=True)))
+    times = [readout.flight_time(flow.flow, step) for flow, step in zip(flows, steps, strict=True)]
+    along = None if path is None else torch.cat([path.displacement_at(time) for time in times])
     filled = fill_uncertain_flow(together, along)
-    return fit_trajectory(
-        dict(zip(found, filled.flow.chunk(len(found)), strict=True)),
-        readout,
+    displacements = filled.flow.chunk(len(flows))
+    return fit_displacements(
+        displacements,
+        [readout.flight_time(flow, step) for flow, step in zip(displacements, steps, strict=True)],
         order=order,
-        confidences=dict(zip(found, filled.confidence.chunk(len(found)), strict=True)),
+        confidences=filled.confidence.chunk(len(flows)),
         regularisation=regularisation,
         shared=path,
         like_surroundings=path is not None,

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -45,37 +46,61 @@ class CameraPath:
         knots: `[B, N, 4]`, weights of the splines.
         first: number of the first of these splines.
         perspective: `[B]`, the perspective term `q`.
+        known_table: the path as a table, if that is known.
     """
 
     knots: Tensor
     first: int
     perspective: Tensor
+    known_table: PathTable | None = None
 
     @cached_property
-    def _table(self) -> Tensor:
-        """`[B, 4, 1, M]`: the states at `TABLE` times between two knots, from the second knot to the last but one."""
+    def tabulated(self) -> PathTable:
+        """The states at `TABLE` times between two knots, from the second knot to the last but one."""
+        if self.known_table is not None:
+            return self.known_table
         pieces = self.knots.shape[1] - 3
         places = 1.0 + torch.arange(pieces * TABLE + 1, dtype=self.knots.dtype, device=self.knots.device) / TABLE
         numbers = torch.arange(pieces + 3, dtype=places.dtype, device=places.device)
         states = splines(places / KNOTS, numbers) @ self.knots  # [B, M, 4]
-        return states.transpose(1, 2).unsqueeze(2)
+        return PathTable(states.transpose(1, 2).unsqueeze(2), self.perspective)
+
+    def origin(self, since: float) -> float:
+        """The place of a time in knots after the start of the table."""
+        # Subtracted in double precision: the start of a frame late in a clip is a large number.
+        return since * KNOTS - (self.first + 1)
 
     def states(self, times: Tensor, since: float = 0.0) -> Tensor:
         """The states `[B, 4, h, w]` at times `[B, 1, h, w]` or `[1, h, w]`, counted from a time `since`.
 
         Beyond its ends the path is constant.
         """
-        batch, _, _, length = self._table.shape
-        # Subtracted in double precision: the start of a frame late in a clip is a large number.
-        place = (times * KNOTS + (since * KNOTS - (self.first + 1))) * (2.0 * TABLE / (length - 1)) - 1.0
-        place = place.reshape(-1, *times.shape[-2:]).expand(batch, -1, -1)
-        # Clamped here, not by `padding_mode="border"`, which some devices lack.
-        grid = torch.stack([place.clamp(-1.0, 1.0), torch.zeros_like(place)], -1)
-        return F.grid_sample(self._table, grid, "bilinear", "zeros", align_corners=True)
+        return self.tabulated.states(times, self.origin(since))
 
     def from_frame(self, time: float, readout: Readout, size: tuple[int, int]) -> PathOfFrame:
         """The path as the pixels of a frame follow it; `time` is the start of the frame."""
-        return PathOfFrame(self, time, readout, size)
+        return PathOfFrame(self.tabulated, self.origin(time), readout, size)
+
+
+class PathTable(NamedTuple):
+    """A path in time as a table of states that are straight lines in between.
+
+    Attributes:
+        table: `[B, 4, 1, M]`, states at `TABLE` times per knot interval.
+        perspective: `[B]`, the perspective term `q`.
+    """
+
+    table: Tensor
+    perspective: Tensor
+
+    def states(self, times: Tensor, origin: Tensor | float) -> Tensor:
+        """The states `[B, 4, h, w]` at times `[B, 1, h, w]` or `[1, h, w]` after an origin; see `CameraPath.origin`."""
+        batch, _, _, length = self.table.shape
+        place = (times * KNOTS + origin) * (2.0 * TABLE / (length - 1)) - 1.0
+        place = place.reshape(-1, *times.shape[-2:]).expand(batch, -1, -1)
+        # Clamped here, not by `padding_mode="border"`, which some devices lack.
+        grid = torch.stack([place.clamp(-1.0, 1.0), torch.zeros_like(place)], -1)
+        return F.grid_sample(self.table, grid, "bilinear", "zeros", align_corners=True)
 
 
 @dataclass(frozen=True)
@@ -84,29 +109,29 @@ class PathOfFrame:
 
     Attributes:
         path: of B clips.
-        time: at which the frame started.
+        origin: the start of the frame; see `CameraPath.origin`.
         readout: how it was read.
         size: `(H, W)` of the grid that the path was measured on.
     """
 
-    path: CameraPath
-    time: float
+    path: PathTable
+    origin: Tensor | float
     readout: Readout
     size: tuple[int, int]
 
     @cached_property
     def _exposed(self) -> Tensor:
-        knots = self.path.knots
-        return self.readout.row_times(*self.size, dtype=knots.dtype, device=knots.device)
+        table = self.path.table
+        return self.readout.row_times(*self.size, dtype=table.dtype, device=table.device)
 
     @cached_property
     def _grid(self) -> Tensor:
-        knots = self.path.knots
-        return centred(pixel_grid(*self.size, dtype=knots.dtype, device=knots.device), self.size)
+        table = self.path.table
+        return centred(pixel_grid(*self.size, dtype=table.dtype, device=table.device), self.size)
 
     @cached_property
     def _first(self) -> Tensor:
-        return self.path.states(self._exposed, self.time)
+        return self.path.states(self._exposed, self.origin)
 
     def displacement_at(self, time: Tensor | float) -> Tensor:
         """The displacement of each pixel along the path at a time after its exposure.
@@ -117,7 +142,7 @@ class PathOfFrame:
         Returns:
             `[B, 2, H, W]`.
         """
-        change = self.path.states(self._exposed + time, self.time) - self._first
+        change = self.path.states(self._exposed + time, self.origin) - self._first
         moved = self._moved(self._grid, change)
         return self._moved(self._grid + moved / self.size[1], change)  # the middle of the way, in half widths
 
@@ -132,8 +157,9 @@ class PathOfFrame:
 def centred(points: Tensor, size: tuple[int, int]) -> Tensor:
     """Points `[..., 2, ?, ?]` in pixels, counted from the frame's centre in half widths."""
     height, width = size
-    middle = torch.tensor([0.5 * (width - 1), 0.5 * (height - 1)], dtype=points.dtype, device=points.device)
-    return (points - middle.reshape(2, 1, 1)) * (2.0 / width)
+    # Filled on the device: a copy from the CPU would be waited for.
+    middle = torch.stack([points.new_full((1, 1), 0.5 * (side - 1)) for side in (width, height)])
+    return (points - middle) * (2.0 / width)
 
 
 def splines(times: Tensor, numbers: Tensor) -> Tensor:

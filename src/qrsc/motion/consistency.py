@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from qrsc.backend import device
 from qrsc.warp import pixel_grid, sample
 
 # A longer flow, in pixels, is not a measurement and risks an overflow. It is treated like NaN.
@@ -68,7 +69,7 @@ def longest(flow: Tensor) -> Tensor:
 
 def _limited(flow: Tensor) -> Tensor:
     """A flow without NaN and no longer than `MAX_FLOW`; mostly the flow itself."""
-    if not torch.compiler.is_compiling() and flow.numel() > 0 and longest(flow) <= MAX_FLOW:
+    if device.may_decide(flow) and flow.numel() > 0 and longest(flow) <= MAX_FLOW:
         return flow
     return flow.nan_to_num(nan=MAX_FLOW).clamp(-MAX_FLOW, MAX_FLOW)
 

@@ -18,7 +18,7 @@ REGION = 16  # the side of a region is the frame's shorter side divided by this
 
 
 def partial_correction_field(
-    trajectory: Trajectory, readout: Readout, tau: float, frame_offset: float, strength: float
+    trajectory: Trajectory, readout: Readout, tau: Tensor | float, frame_offset: Tensor | float, strength: float
 ) -> Tensor:
     """The correction field to an instant, or part of the way to it.
 

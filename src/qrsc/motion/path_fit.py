@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -71,6 +73,29 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
         end: time at which the other frame did.
         readout: how both were read.
     """
+    origin, period = period_of(start, end, readout)
+    found = equations_between(flow, confidence, start - origin, end - origin, readout, period)
+    return found._replace(first=found.first + origin * KNOTS)
+
+
+def period_of(start: float, end: float, readout: Readout) -> tuple[int, tuple[float, float]]:
+    """A whole number near the start of two frames, and from when to when since then their points may be exposed."""
+    origin = math.floor(min(start, end))
+    first = min(start, end) - origin + readout.offset - 0.5 * BEYOND * readout.gamma
+    last = max(start, end) - origin + readout.offset + (1.0 + 0.5 * BEYOND) * readout.gamma
+    return origin, (first, last)
+
+
+@torch.no_grad()
+def equations_between(
+    flow: Tensor,
+    confidence: Tensor,
+    start: Tensor | float,
+    end: Tensor | float,
+    readout: Readout,
+    period: tuple[float, float],
+) -> PathEquations:
+    """As `path_equations`, with times since the origin and the period of `period_of`."""
     height, width = flow.shape[-2:]
     apart = max(1, min(width // COLUMNS, height))  # a wide, flat frame has one row of samples
     picked = (..., slice(apart // 2, None, apart), slice(apart // 2, None, apart))
@@ -82,16 +107,15 @@ def path_equations(flow: Tensor, confidence: Tensor, start: float, end: float, r
     trust = torch.where(inside, trust, 0.0)
     # A measurement with zero weight must not be NaN either.
     shift = torch.where(inside, shift, 0.0)
-
-    origin = math.floor(min(start, end))
-    start, end = start - origin, end - origin
     seen = start + readout.row_time(readout.scan_component(grid), height, width)
     seen_there = end + readout.row_time(readout.scan_component(landing), height, width)
     seen_there = torch.where(inside, seen_there, end + readout.offset)
-    first = min(start, end) + readout.offset - 0.5 * BEYOND * readout.gamma
-    last = max(start, end) + readout.offset + (1.0 + 0.5 * BEYOND) * readout.gamma
-    found = displacement_equations(grid, shift, trust, seen, seen_there, (first, last), (height, width))
-    return found._replace(first=found.first + origin * KNOTS)
+    return displacement_equations(grid, shift, trust, seen, seen_there, period, (height, width))
+
+
+def spline_range(period: tuple[float, float]) -> tuple[int, int]:
+    """Numbers of the first and the last spline that states within a period depend on."""
+    return math.floor(period[0] * KNOTS) - 1, math.ceil(period[1] * KNOTS) + 1
 
 
 @torch.no_grad()
@@ -115,7 +139,7 @@ def displacement_equations(
         size: `(H, W)` of the picture.
     """
     batch, (height, width) = len(shift), size
-    first, last = math.floor(period[0] * KNOTS) - 1, math.ceil(period[1] * KNOTS) + 1
+    first, last = spline_range(period)
     numbers = torch.arange(first, last + 1, dtype=torch.float64, device=shift.device)
     between = splines(seen_there.flatten(1), numbers) - splines(seen.flatten(), numbers)  # [B, P, m]
 
@@ -145,20 +169,12 @@ def fit_path(equations: Sequence[PathEquations], like: Tensor) -> CameraPath:
         equations: of flows between frames of the same B clips, all of one size.
         like: a tensor with the dtype and device of the result; the fit itself is in float64.
     """
-    first = min(each.first for each in equations)
-    count = max(each.first + each.factors.shape[-1] // STATES for each in equations) - first
-    fit = _Fit(equations, first, count)
-    weights = fit.trust
-    smoothing = torch.full_like(weights[0, :, 0], INITIAL_SMOOTHING, dtype=torch.float64)
-    perspective = torch.zeros_like(smoothing)
-    unit_perspective = torch.zeros_like(fit.shift)
-    for round_ in range(ROUNDS):
-        solution = fit.solved(weights, smoothing, perspective, unit_perspective)
-        perspective = (perspective + solution[:, -1]).clamp(0.0, MAX_PERSPECTIVE)
-        if round_ < ROUNDS - 1:
-            weights, typical, unit_perspective = fit.reweighted(solution, perspective)
-            smoothing = _suitable_smoothing(fit.knots_of(solution), typical)
-    return CameraPath(fit.knots_of(solution).to(like), first, perspective.to(like))
+    layout = layout_of(equations)
+    system, matrix, right = first_round(layout, equations)
+    perspective = torch.zeros_like(right[:, 0])
+    for _ in range(ROUNDS - 1):
+        perspective, matrix, right = next_round(layout, system, solve(matrix, right), perspective)
+    return path_of(layout, solve(matrix, right), perspective, like)
 
 
 def _float64(values: Tensor) -> Tensor:
@@ -166,88 +182,175 @@ def _float64(values: Tensor) -> Tensor:
     return (values.cpu() if values.device.type == "mps" else values).double()
 
 
-class _Fit:
+class System(NamedTuple):
     """The equations of L flows as one system.
 
-    The unknowns are the knots, then the velocities of the regions, and last the change of the perspective term. Factors
-    are `[L, B, 2 P, 4 m + 2 G]`, measurements `[L, B, 2 P]`, confidences `[L, B, P]`. Sums of their products in float32
-    are as exact as the flows, with half as much to read; the system is solved in float64.
+    The unknowns are the knots, then the velocities of the regions, and last the change of the perspective term. Sums
+    of products in float32 are as exact as the flows, with half as much to read; the system is solved in float64.
+
+    Attributes:
+        factors: `[L, B, 2 P, 4 m + 2 G]`.
+        perspective_factors: `[L, B, 2 P, 4 m]`.
+        shift: `[L, B, 2 P]`, measurements.
+        trust: `[L, B, P]`, confidences.
     """
 
-    def __init__(self, equations: Sequence[PathEquations], first: int, count: int) -> None:
-        most = max(each.factors.shape[-1] for each in equations)
-        # A flow over a longer time depends on more splines; the others are padded with splines of no effect.
-        starts = [min((each.first - first) * STATES, count * STATES - most) for each in equations]
-        places = [(each.first - first) * STATES - start for each, start in zip(equations, starts, strict=True)]
-        placed = list(zip(equations, places, strict=True))
-        self.perspective_factors = torch.stack(
-            [_placed(each.perspective_factors, place, most) for each, place in placed]
-        )
-        self.factors = torch.stack(
-            [torch.cat([_placed(each.factors, place, most), each.steady], -1) for each, place in placed]
-        )
-        self.shift = torch.stack([each.shift for each in equations])
-        self.trust = torch.stack([each.trust for each in equations])
-        self.knots = count * STATES
-        unknowns = self.knots + equations[0].steady.shape[-1] + 1
-        number = self.trust.shape[0] * self.trust.shape[2]
-        self.roughness = number * F.pad(_roughness_matrix(count, self.shift.device), (0, unknowns - self.knots) * 2)
-        pulls = torch.full((unknowns,), number * STEADY_PULL, dtype=torch.float64, device=self.shift.device)
-        pulls[: self.knots], pulls[-1] = number * KNOT_PULL, number * PERSPECTIVE_PULL
-        self.pulls = torch.diag(pulls)
-        every = torch.arange(unknowns, device=self.shift.device)
-        # [L, 4 m + 2 G + 1], the unknowns that the factors belong to.
-        self.index = torch.stack([torch.cat([every[start : start + most], every[self.knots :]]) for start in starts])
-        # Positions of the products of factors, and after them of those with the measurements, in the whole system.
-        among = F.pad(self.index, (0, 1), value=unknowns)
-        self.places = (among.unsqueeze(-1) * (unknowns + 1) + among.unsqueeze(-2)).flatten()
+    factors: Tensor
+    perspective_factors: Tensor
+    shift: Tensor
+    trust: Tensor
 
-    def solved(self, weights: Tensor, smoothing: Tensor, perspective: Tensor, unit_perspective: Tensor) -> Tensor:
-        """The least-squares solution `[B, U]`, in float64.
 
-        Args:
-            weights: `[L, B, P]`.
-            smoothing: `[B]`, float64.
-            perspective: `[B]`, the current estimate, float64.
-            unit_perspective: `[L, B, 2 P]`, what a perspective term of 1 adds to the displacements of the current path.
-        """
-        # The square root of the weights on both factors of each product: one matrix times itself.
-        rooted = torch.cat([self.factors, unit_perspective.unsqueeze(-1), self.shift.unsqueeze(-1)], -1)
-        rooted[..., : self.perspective_factors.shape[-1]].addcmul_(
-            perspective.float().reshape(-1, 1, 1), self.perspective_factors
-        )
-        rooted *= weights.sqrt().repeat_interleave(2, -1).unsqueeze(-1)
-        products = (rooted.transpose(-1, -2) @ rooted).double()  # [L, B, 4 m + 2 G + 2, 4 m + 2 G + 2]
-        unknowns = len(self.pulls)
-        sums = products.new_zeros(products.shape[1], (unknowns + 1) ** 2)
-        sums.index_add_(1, self.places, products.transpose(0, 1).flatten(1))
-        sums = sums.reshape(-1, unknowns + 1, unknowns + 1)
-        matrix = sums[:, :-1, :-1] + smoothing.reshape(-1, 1, 1) * self.roughness + self.pulls
-        right = sums[:, :-1, -1].clone()
-        # The perspective term itself is pulled towards 0, not its change.
-        right[:, -1] -= self.pulls[-1, -1] * perspective
-        solution: Tensor = torch.linalg.solve(matrix, right)
-        return solution
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the equations of flows stand in the whole system, and what does not depend on the flows.
 
-    def knots_of(self, solution: Tensor) -> Tensor:
-        """`[B, N, 4]`."""
-        return solution[:, : self.knots].reshape(len(solution), -1, STATES)
+    Attributes:
+        first: number of the first spline.
+        splines: `4 m`, how many knots' states a flow has factors of; those of fewer are padded.
+        places: where the factors of each flow begin among these.
+        knots: number of unknowns of the path.
+        roughness, pulls: `[U, U]`, quadratic forms.
+        index: `[L, 4 m + 2 G + 1]`, the unknowns that the factors belong to.
+        targets: positions of the products of factors, and after them of those with the measurements, in the whole.
+    """
 
-    def reweighted(self, solution: Tensor, perspective: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights `[L, B, P]` that fall off with the residual, and the typical residual `[B]`.
+    first: int
+    splines: int
+    places: tuple[int, ...]
+    knots: int
+    roughness: Tensor
+    pulls: Tensor
+    index: Tensor
+    targets: Tensor
 
-        Also what a perspective term of 1 adds to the displacements, `[L, B, 2 P]`.
-        """
-        near = solution[:, self.index[:, :-1]].transpose(0, 1).float()  # [L, B, 4 m + 2 G]
-        of_path = near[..., : self.perspective_factors.shape[-1], None]
-        unit_perspective = (self.perspective_factors @ of_path).squeeze(-1)
-        explained = (self.factors @ near.unsqueeze(-1)).squeeze(-1)
-        gap = self.shift - explained - perspective.float().unsqueeze(-1) * unit_perspective
-        residual = torch.hypot(gap[..., 0::2], gap[..., 1::2])
-        trusted = torch.where(self.trust > 0.05, residual, torch.nan).transpose(0, 1).flatten(1)
-        typical = trusted.nanmedian(-1).values.nan_to_num(1.0)
-        scale = (3.0 * typical + 0.1).unsqueeze(-1)
-        return self.trust / (1.0 + (residual / scale) ** 2) ** 2, typical.double(), unit_perspective
+
+def layout_of(equations: Sequence[PathEquations]) -> Layout:
+    """The layout of the system of these equations."""
+    first = min(each.first for each in equations)
+    spans = tuple((each.first - first, each.factors.shape[-1]) for each in equations)
+    _, points = equations[0].trust.shape
+    layout = _layout(spans, equations[0].steady.shape[-1], points, equations[0].shift.device)
+    return replace(layout, first=first)
+
+
+@lru_cache(16)
+@torch.inference_mode(False)
+def _layout(spans: tuple[tuple[int, int], ...], regions: int, points: int, device: torch.device) -> Layout:
+    """The layout for flows by the numbers of their first spline and of their factors."""
+    count = max(begins + size // STATES for begins, size in spans)
+    most = max(size for _, size in spans)
+    # A flow over a longer time depends on more splines; the others are padded with splines of no effect.
+    starts = [min(begins * STATES, count * STATES - most) for begins, _ in spans]
+    knots, number = count * STATES, len(spans) * points
+    unknowns = knots + regions + 1
+    roughness = number * F.pad(_roughness_matrix(count, device), (0, unknowns - knots) * 2)
+    pulls = torch.full((unknowns,), number * STEADY_PULL, dtype=torch.float64, device=device)
+    pulls[:knots], pulls[-1] = number * KNOT_PULL, number * PERSPECTIVE_PULL
+    every = torch.arange(unknowns, device=device)
+    index = torch.stack([torch.cat([every[start : start + most], every[knots:]]) for start in starts])
+    among = F.pad(index, (0, 1), value=unknowns)
+    return Layout(
+        0,
+        most,
+        tuple(begins * STATES - start for (begins, _), start in zip(spans, starts, strict=True)),
+        knots,
+        roughness,
+        torch.diag(pulls),
+        index,
+        (among.unsqueeze(-1) * (unknowns + 1) + among.unsqueeze(-2)).flatten(),
+    )
+
+
+def first_round(layout: Layout, equations: Sequence[PathEquations]) -> tuple[System, Tensor, Tensor]:
+    """The system, and the linear equations of its first round: `[B, U, U]` and `[B, U]`, float64."""
+    placed = list(zip(equations, layout.places, strict=True))
+    factors = [torch.cat([_placed(each.factors, at, layout.splines), each.steady], -1) for each, at in placed]
+    system = System(
+        torch.stack(factors),
+        torch.stack([_placed(each.perspective_factors, at, layout.splines) for each, at in placed]),
+        torch.stack([each.shift for each in equations]),
+        torch.stack([each.trust for each in equations]),
+    )
+    smoothing = torch.full_like(system.trust[0, :, 0], INITIAL_SMOOTHING, dtype=torch.float64)
+    none = torch.zeros_like(smoothing)
+    return system, *_linear(layout, system, system.trust, smoothing, none, torch.zeros_like(system.shift))
+
+
+def next_round(layout: Layout, system: System, solution: Tensor, perspective: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The perspective term `[B]` after a round, and the linear equations of the next.
+
+    Args:
+        solution: `[B, U]`, of the linear equations of the round.
+        perspective: `[B]`, before the round.
+    """
+    perspective = (perspective + solution[:, -1]).clamp(0.0, MAX_PERSPECTIVE)
+    weights, typical, unit_perspective = _reweighted(layout, system, solution, perspective)
+    smoothing = _suitable_smoothing(_knots(layout, solution), typical)
+    return perspective, *_linear(layout, system, weights, smoothing, perspective, unit_perspective)
+
+
+def path_of(layout: Layout, solution: Tensor, perspective: Tensor, like: Tensor) -> CameraPath:
+    """The path after the last round; arguments as for `next_round`."""
+    perspective = (perspective + solution[:, -1]).clamp(0.0, MAX_PERSPECTIVE)
+    return CameraPath(_knots(layout, solution).to(like), layout.first, perspective.to(like))
+
+
+def solve(matrix: Tensor, right: Tensor) -> Tensor:
+    """The solution `[B, U]` of linear equations; without waiting for a GPU to say that there is one."""
+    solution: Tensor = torch.linalg.solve_ex(matrix, right).result
+    return solution
+
+
+def _knots(layout: Layout, solution: Tensor) -> Tensor:
+    """`[B, N, 4]`."""
+    return solution[:, : layout.knots].reshape(len(solution), -1, STATES)
+
+
+def _linear(
+    layout: Layout, system: System, weights: Tensor, smoothing: Tensor, perspective: Tensor, unit_perspective: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The normal equations of a round, `[B, U, U]` and `[B, U]`, in float64.
+
+    Args:
+        weights: `[L, B, P]`.
+        smoothing: `[B]`, float64.
+        perspective: `[B]`, the current estimate, float64.
+        unit_perspective: `[L, B, 2 P]`, what a perspective term of 1 adds to the displacements of the current path.
+    """
+    # The square root of the weights on both factors of each product: one matrix times itself.
+    rooted = torch.cat([system.factors, unit_perspective.unsqueeze(-1), system.shift.unsqueeze(-1)], -1)
+    rooted[..., : system.perspective_factors.shape[-1]].addcmul_(
+        perspective.float().reshape(-1, 1, 1), system.perspective_factors
+    )
+    rooted *= weights.sqrt().repeat_interleave(2, -1).unsqueeze(-1)
+    products = (rooted.transpose(-1, -2) @ rooted).double()  # [L, B, 4 m + 2 G + 2, 4 m + 2 G + 2]
+    unknowns = len(layout.pulls)
+    sums = products.new_zeros(products.shape[1], (unknowns + 1) ** 2)
+    sums.index_add_(1, layout.targets, products.transpose(0, 1).flatten(1))
+    sums = sums.reshape(-1, unknowns + 1, unknowns + 1)
+    matrix = sums[:, :-1, :-1] + smoothing.reshape(-1, 1, 1) * layout.roughness + layout.pulls
+    right = sums[:, :-1, -1].clone()
+    # The perspective term itself is pulled towards 0, not its change.
+    right[:, -1] -= layout.pulls[-1, -1] * perspective
+    return matrix, right
+
+
+def _reweighted(layout: Layout, system: System, solution: Tensor, perspective: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights `[L, B, P]` that fall off with the residual, and the typical residual `[B]`.
+
+    Also what a perspective term of 1 adds to the displacements, `[L, B, 2 P]`.
+    """
+    near = solution[:, layout.index[:, :-1]].transpose(0, 1).float()  # [L, B, 4 m + 2 G]
+    of_path = near[..., : system.perspective_factors.shape[-1], None]
+    unit_perspective = (system.perspective_factors @ of_path).squeeze(-1)
+    explained = (system.factors @ near.unsqueeze(-1)).squeeze(-1)
+    gap = system.shift - explained - perspective.float().unsqueeze(-1) * unit_perspective
+    residual = torch.hypot(gap[..., 0::2], gap[..., 1::2])
+    trusted = torch.where(system.trust > 0.05, residual, torch.nan).transpose(0, 1).flatten(1)
+    typical = trusted.nanmedian(-1).values.nan_to_num(1.0)
+    scale = (3.0 * typical + 0.1).unsqueeze(-1)
+    return system.trust / (1.0 + (residual / scale) ** 2) ** 2, typical.double(), unit_perspective
 
 
 def _hat_functions(place: Tensor, count: int) -> Tensor:

@@ -20,6 +20,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from qrsc.backend import device
 from qrsc.image.pyramid_fill import fill_from_neighbours
 from qrsc.motion.consistency import MAX_FLOW, longest
 from qrsc.motion.velocity_samples import (
@@ -218,7 +219,9 @@ def fit_displacements(
     return Trajectory(velocity, acceleration, 6.0 * cubic, valid, confidence, shared)
 
 
-def correction_field(trajectory: Trajectory, readout: Readout, tau: float, frame_offset: float = 0) -> Tensor:
+def correction_field(
+    trajectory: Trajectory, readout: Readout, tau: Tensor | float, frame_offset: Tensor | float = 0
+) -> Tensor:
     """The displacement of every pixel from where the rolling shutter saw it to where it is at one instant.
 
     Convention
@@ -243,7 +246,7 @@ def _interpolate(
     degenerate pixel, so one check of the whole frame decides. (A compiled regression is one pass in any case.)
     """
     (flow_prev, flow_next), (time_prev, time_next) = flows, times  # [..., 2, H, W] and [..., 1, H, W] each
-    if torch.compiler.is_compiling() or flow_prev.numel() == 0:
+    if not device.may_decide(flow_prev) or flow_prev.numel() == 0:
         return None
     determinant = time_prev * time_next * (time_next - time_prev)
     regular = time_prev.max() < -MIN_TIME and time_next.min() > MIN_TIME  # False for NaN
@@ -276,7 +279,7 @@ def _fit_two(
         s = k (t' - t) / (k (t' - t)^2 + 4 regularisation),    k = w w' / W.
     """
     (flow, other_flow), (time, other_time) = flows, times  # [..., 2, H, W] and [..., 1, H, W] each
-    if torch.compiler.is_compiling() or flow.numel() == 0:
+    if not device.may_decide(flow) or flow.numel() == 0:
         return None
     apart = other_time - time
     # One exposure before and one after this one, everywhere; False for NaN.

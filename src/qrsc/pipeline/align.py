@@ -98,7 +98,7 @@ class MovingFrame(NamedTuple):
     frame: Tensor
     time: float
     trajectory: Trajectory
-    limits: tuple[float, float] = (0.0, 1.0)
+    limits: tuple[Tensor | float, Tensor | float] = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -243,9 +243,24 @@ def align(
         correction: how they are corrected; wholly, by inverted fields, if None.
         seconds: counts the time of the steps.
     """
-    correction, seconds = correction or Correction(), seconds or Seconds()
-    size = frames[0].frame.shape[-2:]
     offsets = [frames[centre].time - frame.time for frame in frames]
+    return align_at(frames, offsets, centre, tau, readout, correction or Correction(), seconds or Seconds())
+
+
+def align_at(
+    frames: Sequence[MovingFrame],
+    offsets: Sequence[Tensor | float],
+    centre: int,
+    tau: Tensor | float,
+    readout: Readout,
+    correction: Correction,
+    seconds: Seconds,
+) -> AlignedFrames:
+    """The same for frames by the times from their starts to that of the centre frame, whatever their own times say.
+
+    These times and the instant may be tensors `[]` if the correction is whole.
+    """
+    size = frames[0].frame.shape[-2:]
     with seconds.of("motion"):
         moved = [
             _correction_field(frame.trajectory, size, tau, offset, readout, correction, own=number == centre)
@@ -294,8 +309,8 @@ def uncorrected(frames: Tensor, times: Sequence[float], centre: int, tau: float,
 def _correction_field(
     trajectory: Trajectory,
     size: tuple[int, ...],
-    tau: float,
-    offset: float,
+    tau: Tensor | float,
+    offset: Tensor | float,
     readout: Readout,
     correction: Correction,
     *,
@@ -310,12 +325,12 @@ def _correction_field(
 
 
 def _time_distances(
-    like: Tensor, offsets: Sequence[float], tau: float, readout: Readout, strength: float = 1.0
+    like: Tensor, offsets: Sequence[Tensor | float], tau: Tensor | float, readout: Readout, strength: float = 1.0
 ) -> Tensor:
     """How far each row of T frames was exposed from the instant: `[B, T, 1, H, W]` for pictures `[B, 3, H, W]`."""
     height, width = like.shape[-2:]
     exposed = readout.row_times(height, width, dtype=like.dtype, device=like.device)
-    instant = torch.lerp(exposed, torch.full_like(exposed, tau), strength) if strength < 1.0 else tau
+    instant = torch.lerp(exposed, torch.full_like(exposed, float(tau)), strength) if strength < 1.0 else tau
     distances = [(offset + instant - exposed).abs().expand(len(like), 1, height, width) for offset in offsets]
     return _stacked(distances)
 

@@ -26,6 +26,24 @@ class TimedFrame(NamedTuple):
     restarts: bool = False
 
 
+class _Share:
+    """A share of the pixels: a number, or a tensor `[]` that is read when it is asked for, after the frame."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> float:
+        if instance is None:
+            return 0.0  # the default of the field
+        kept = instance.__dict__
+        kept[self._name] = float(kept[self._name])
+        share: float = kept[self._name]
+        return share
+
+    def __set__(self, instance: object, value: Tensor | float) -> None:
+        instance.__dict__[self._name] = value
+
+
 @dataclass(frozen=True, repr=False)
 class Corrected:
     """One corrected frame.
@@ -49,8 +67,8 @@ class Corrected:
     unchanged: bool = False
     repeats: bool = False
     after_cut: bool = False
-    unsure: float = 0.0
-    filled: float = 0.0
+    unsure: _Share = _Share()
+    filled: _Share = _Share()
     fallback: str | Literal[False] = False
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from qrsc.pipeline.align import MOTION_ORDERS, REGULARISATION, MotionModel
 from qrsc.pipeline.corrected import Corrected, Seconds, unchanged
 from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
 from qrsc.pipeline.presets import get_preset
+from qrsc.pipeline.recorded import Steps
 from qrsc.pipeline.resolve import Resolved, Resolver, name_of
 from qrsc.pipeline.stream import Stream, StreamSettings
 from qrsc.timing import Readout
@@ -120,6 +121,7 @@ class Corrector:
         self._resolver = Resolver(flow, DENOISING if denoise else fusion, interpolation, basis, frames - 2)
         self.preset = preset
         self.seconds = Seconds()
+        self._steps = Steps()
         self.settings = StreamSettings(
             readout,
             readout.instant("middle") if tau is None else float(tau),
@@ -181,4 +183,4 @@ class Corrector:
 
     def new_stream(self) -> Stream:
         """One pass over a clip, or over a part of it (see `Stream.corrected_from`)."""
-        return Stream(self.settings, self.resolved, self.seconds)
+        return Stream(self.settings, self.resolved, self.seconds, self._steps)

@@ -103,8 +103,8 @@ def _check_shape(frame: Tensor, index: int, size: torch.Size | None) -> None:
 
 def _limits(frame: Tensor) -> tuple[float, float]:
     """Smallest and largest value; NaN if there is one."""
-    darkest, brightest = torch.aminmax(frame.detach())
-    return float(darkest), float(brightest)
+    darkest, brightest = torch.stack(torch.aminmax(frame.detach())).tolist()  # together: a GPU is waited for once
+    return darkest, brightest
 
 
 def _check_range(limits: tuple[float, float], index: int) -> None:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from qrsc.backend.fallback import fallback_of, joined
 from qrsc.backend.prefetch import prefetch
-from qrsc.flow import ConfidentFlows, FlowPair, find_flows
-from qrsc.image.resize import reduced_size, resized_field, resized_picture
+from qrsc.flow import ConfidentFlows, EncodingEstimator, FlowPair, find_flows
+from qrsc.image.resize import reduced_size, resized_picture
 from qrsc.motion.consistency import consistency_confidence
 from qrsc.motion.fill import TrustedFlow
 from qrsc.names import Border, Unsure, WarpMethod
@@ -22,7 +22,6 @@ from qrsc.pipeline.align import (
     FrameMotion,
     MotionModel,
     MovingFrame,
-    align,
     prepared_flow,
     readout_on_grid,
     trusted_flows,
@@ -31,6 +30,7 @@ from qrsc.pipeline.brightness import even_light, light_changes, trusted_by_struc
 from qrsc.pipeline.continuity import is_discontinuous, pair_motion
 from qrsc.pipeline.corrected import Corrected, Seconds, unchanged
 from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
+from qrsc.pipeline.recorded import Steps
 from qrsc.pipeline.resolve import Resolved
 from qrsc.pipeline.scenes import repeats, scene_changes
 from qrsc.pipeline.visibility import nearest_where_different
@@ -86,10 +86,18 @@ class Stream:
         settings: how to correct.
         resolve: gives flow and fusion for a device; asked once, with the device of this clip's frames.
         seconds: counts where the time goes.
+        steps: record what many clips have in common; those of this clip alone if None.
     """
 
-    def __init__(self, settings: StreamSettings, resolve: Callable[[torch.device], Resolved], seconds: Seconds) -> None:
+    def __init__(
+        self,
+        settings: StreamSettings,
+        resolve: Callable[[torch.device], Resolved],
+        seconds: Seconds,
+        steps: Steps | None = None,
+    ) -> None:
         self._settings, self._resolve, self._seconds = settings, resolve, seconds
+        self._steps = Steps() if steps is None else steps
         self._resolved: Resolved | None = None
         self._window: dict[int, WindowFrame] = {}
         self._latest: Corrected | None = None  # result for a frame of the clip, for frames that repeat it
@@ -177,7 +185,7 @@ class Stream:
                     yield previous
                 else:
                     self._conclude(previous, newest, None)
-                previous.search_image = None
+                previous.search_image = previous.encoded = None
             if not compared:
                 yield newest
             earlier, previous = previous, newest
@@ -203,14 +211,15 @@ class Stream:
             if following is not None:
                 following.shot += 1
         elif self._settings.motion.along_path:
-            measure_path(earlier, frame, self._grid_readout(frame))
+            measure_path(earlier, frame, self._grid_readout(frame), self._steps)
 
     def _link(self, previous: WindowFrame, newest: WindowFrame, number: int) -> None:
         """Find the flows of a pair of frames, the clip's pair of that number, and whether there is a cut between."""
         if self._resolved is None:
             self._resolved = self._resolve(newest.frame.device)
         first, second = (self._search_image(frame) for frame in (previous, newest))
-        to_next, to_previous, agreement = self._flows(previous, newest, first, second, number)
+        found = self._found(previous, newest, number)
+        to_next, to_previous, agreement = self._flows(previous, newest, found)
         newest.shot = previous.shot
         if self._settings.find_cuts:
             if scene_changes(first, second, to_next.flow, agreement):
@@ -219,7 +228,8 @@ class Stream:
             if light_changes(first, second, to_next.flow):
                 newest.light_changes = True
                 even = (even_light(first), even_light(second))
-                to_next, to_previous, _ = self._flows(previous, newest, *even, number)
+                found = find_flows(self._resolved.flow, *even, number)
+                to_next, to_previous, _ = self._flows(previous, newest, found)
                 to_next = trusted_by_structure(to_next, *even)
                 to_previous = trusted_by_structure(to_previous, *reversed(even))
         model = self._settings.motion
@@ -227,26 +237,35 @@ class Stream:
         if self._settings.find_cuts and not previous.repeats:  # else the time between them is not known
             newest.pair_motion = pair_motion(to_next, newest.time - previous.time, self._settings.readout)
 
+    def _found(self, previous: WindowFrame, newest: WindowFrame, number: int) -> ConfidentFlows:
+        """The flows of a pair of frames, the clip's pair of that number, at the size at which flow is found."""
+        assert self._resolved is not None  # by the caller
+        flow = self._resolved.flow
+        if not isinstance(flow, EncodingEstimator):
+            return find_flows(flow, self._search_image(previous), self._search_image(newest), number)
+        for frame in (previous, newest):
+            if frame.encoded is None:
+                frame.encoded = flow.encoded(self._search_image(frame))
+        return flow.between(previous.encoded, newest.encoded)
+
     def _flows(
-        self, previous: WindowFrame, newest: WindowFrame, first: Tensor, second: Tensor, number: int
+        self, previous: WindowFrame, newest: WindowFrame, found: ConfidentFlows
     ) -> tuple[TrustedFlow, TrustedFlow, Tensor]:
         """The flows of a pair of frames there and back, on the grid of the motion, and how far they agree.
 
         Args:
             previous, newest: the pair; they keep what the estimator falls back to.
-            first, second: its images `[1, 3, h, w]`.
-            number: of the pair in the clip.
+            found: its flows as the estimator found them.
         """
         assert self._resolved is not None  # by the caller
-        found = find_flows(self._resolved.flow, first, second, number)
         reason = fallback_of(self._resolved.flow)
         for frame in (previous, newest):
             frame.flow_fallback = reason or frame.flow_fallback
         grid = self._grid(newest)
-        forward, backward = (resized_field(flow, grid) for flow in found.flows)
-        sure, back_sure = (None if each is None else resized_picture(each, grid) for each in found[1:])
+        (forward, backward), (sure, back_sure) = self._steps.on_grid(found.flows, found[1:], grid)
         to_next, to_previous = trusted_flows(ConfidentFlows(FlowPair(forward, backward), sure, back_sure))
-        agreement = to_next.confidence if sure is None else consistency_confidence(forward, backward)
+        known = sure is None or not self._settings.find_cuts  # or not asked for
+        agreement = to_next.confidence if known else consistency_confidence(forward, backward)
         return to_next, to_previous, agreement
 
     def _search_image(self, frame: WindowFrame) -> Tensor:
@@ -267,7 +286,9 @@ class Stream:
         """The motion of a frame of the window, found once."""
         frame = self._window[index]
         if frame.motion is None:
-            frame.motion = window_motion(self._window, index, self._grid_readout(frame), self._settings.motion)
+            frame.motion = window_motion(
+                self._window, index, self._grid_readout(frame), self._settings.motion, self._steps
+            )
         return frame.motion
 
     # --- frames out ---
@@ -296,7 +317,7 @@ class Stream:
         else:
             result = unchanged(frame.frame[0], ALONE)
         self._latest = result
-        yield replace(result, after_cut=frame.after_cut)
+        yield replace(result, after_cut=True) if frame.after_cut else result
         for _ in range(frame.repeats):
             yield replace(result, repeats=True)
 
@@ -323,7 +344,8 @@ class Stream:
             nearest = index if 2 * step <= instants else index + 1
             instant = self._settings.tau + frame.time + passed - self._window[nearest].time
             result = self._rendered([nearest] if alone else [index, index + 1], nearest, instant, between=True)
-            yield frame.time + passed, replace(result, after_cut=frame.after_cut and step == 0)
+            begins = frame.after_cut and step == 0
+            yield frame.time + passed, replace(result, after_cut=True) if begins else result
 
     def _rendered(self, indices: list[int], own: int, tau: float, *, between: bool = False) -> Corrected:
         """The picture at `tau` after the start of frame `own`, from all the frames given; two, if it lies between."""
@@ -333,13 +355,13 @@ class Stream:
             motions = [self._motion(index) for index in indices]
         frames = [self._window[index] for index in indices]
         centre = indices.index(own)
-        aligned = align(
+        aligned = self._steps.align(
             [MovingFrame(f.frame, f.time, m.trajectory, f.limits) for f, m in zip(frames, motions, strict=True)],
             centre,
             tau,
             settings.readout,
             Correction(settings.warp, self._resolved.interpolation, settings.strength, settings.unsure),
-            seconds=self._seconds,
+            self._seconds,
         )
         alone = Warped(aligned.frames[:, centre], aligned.valid[:, centre])
         result = alone
@@ -358,12 +380,13 @@ class Stream:
             result.image[0],
             result.valid[0],
             aligned.correction_fields[0, centre],
-            unsure=float((own_motion.trajectory.confidence < UNSURE_BELOW).float().mean()),
-            filled=1.0 - float(alone.valid.float().mean()),
+            unsure=(own_motion.trajectory.confidence < UNSURE_BELOW).float().mean(),
+            filled=(~alone.valid).float().mean(),
             fallback=joined(
                 own_motion.fallback or None,
                 frames[centre].flow_fallback,
                 fallback_of(fusion),
+                self._steps.fallback,
                 MENDED if frames[centre].mended else None,
             )
             or False,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from qrsc.backend import device
 from qrsc.image.blur import box_mean, median_filter
 from qrsc.image.resize import resized_field, resized_picture
 from qrsc.names import Interpolation, WarpMethod
 from qrsc.warp import InvertedField, Warped, apply_correction, backward_warp, invert_field
+from qrsc.warp.invert import has_kernels
 
 PATCH = 5  # pixels
 OUTLIER = 1.0  # pixels by which a distortion differs from those around if it belongs to another surface
-Limits = tuple[float, float]  # smallest and largest value of a picture
+Limits = tuple[Any, Any]  # smallest and largest value of a picture: numbers, or tensors []
 
 
 def warped_frames(
@@ -55,11 +58,10 @@ def _distortions(
 ) -> InvertedField:
     """GS -> RS fields for all frames together: for small fields that takes hardly longer than for one."""
     if method == "invert":
-        distortion, valid = invert_field(corrections)
-        distortion, valid = _without_outliers(distortion, valid), _without_specks(valid)
+        distortion, valid = _cleaned(*invert_field(corrections))
     else:
         distortion, valid = -corrections, torch.ones_like(usable)
-    if not bool(usable.all()):
+    if not (device.may_decide(usable) and bool(usable.all())):
         carried = backward_warp(usable.to(distortion.dtype), distortion, interpolation).image
         valid = valid & (carried > 0.5)
     return InvertedField(distortion, valid)
@@ -71,6 +73,14 @@ def _sampled(frame: Tensor, distortion: Tensor, valid: Tensor, limits: Limits, h
     if valid.shape[-2:] != size:
         valid = resized_picture(valid.to(frame.dtype), size) > 0.5
     return Warped(image.clamp_(*limits), valid & inside)  # a new picture, which nobody else holds
+
+
+def _cleaned(distortion: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    if has_kernels(distortion):
+        from qrsc.warp.invert_kernels import cleaned
+
+        return cleaned(distortion, valid, PATCH, OUTLIER)
+    return _without_outliers(distortion, valid), _without_specks(valid)
 
 
 def _without_outliers(distortion: Tensor, valid: Tensor) -> Tensor:

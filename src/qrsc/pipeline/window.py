@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from qrsc.motion.camera_path import CameraPath, PathOfFrame
-from qrsc.motion.path_fit import PathEquations, fit_path, path_equations
+from qrsc.motion.path_fit import PathEquations
 from qrsc.motion.trajectory import Trajectory
 from qrsc.pipeline.align import FrameFlows, FrameMotion, MotionModel, frame_motion
 from qrsc.pipeline.continuity import PairMotion
 from qrsc.pipeline.input_frames import ReadyFrame
+from qrsc.pipeline.recorded import Steps
 from qrsc.timing import Readout
 
 # A frame's path is fitted to the frames up to this many before and after it, or to as many further back at the end of
@@ -33,6 +34,7 @@ class WindowFrame(FrameFlows):
         limits: of the values of its results: [0, 1], or those of a frame that goes beyond.
         shot: frames of one scene share a number.
         search_image: `[1, 3, h, w]`, the frame at the size at which flow is found; None once it is not needed.
+        encoded: what a flow estimator has found of it alone, for the pair with the next frame; else None.
         motion: of its pixels, once it is found.
         measured: path equations of both flows of the last pairs of frames, up to this frame.
         path: the camera path fitted to `measured`, once it is asked for.
@@ -51,6 +53,7 @@ class WindowFrame(FrameFlows):
     limits: tuple[float, float]
     shot: int = 0
     search_image: Tensor | None = None
+    encoded: Any = None
     motion: FrameMotion | None = None
     measured: tuple[tuple[PathEquations, PathEquations], ...] = ()
     path: CameraPath | None = None
@@ -129,30 +132,33 @@ def _alike(window: Mapping[int, WindowFrame], index: int) -> bool:
 # --- the camera path through the window ---
 
 
-def measure_path(previous: WindowFrame, newest: WindowFrame, readout: Readout) -> None:
+def measure_path(previous: WindowFrame, newest: WindowFrame, readout: Readout, steps: Steps) -> None:
     """Keep what the flows of a pair of frames say about the camera path."""
     if newest.time - previous.time > LONGEST_GAP:
         return
-    equations = (
-        path_equations(*previous.flows[1], previous.time, newest.time, readout),
-        path_equations(*newest.flows[-1], newest.time, previous.time, readout),
-    )
+    equations = steps.measured(previous.flows[1], newest.flows[-1], previous.time, newest.time, readout)
     newest.measured = (*previous.measured, equations)[-2 * PATH_REACH :]
 
 
-def window_motion(window: Mapping[int, WindowFrame], index: int, readout: Readout, model: MotionModel) -> FrameMotion:
+def window_motion(
+    window: Mapping[int, WindowFrame], index: int, readout: Readout, model: MotionModel, steps: Steps
+) -> FrameMotion:
     """How the pixels of a frame of the window move; see `frame_motion`. The result is not kept."""
 
     def trajectory(place: int) -> Trajectory:
         # Not kept: the frame may be early, and frames that its path will be fitted to still to come.
-        motion = window[place].motion or window_motion(window, place, readout, model)
+        motion = window[place].motion or window_motion(window, place, readout, model, steps)
         return motion.trajectory
 
-    path = _path_of_frame(window, index, readout) if model.along_path else None
+    path = _path_of_frame(window, index, readout, steps) if model.along_path else None
+    frame = window[index]
+    if path is not None and len(frame.flows) == 2:
+        found = {window[index + step].time - frame.time: flow for step, flow in frame.flows.items()}
+        return FrameMotion(steps.own_motion(found, path, readout, model.regularisation), False)
     return frame_motion(window, index, readout, model, path=path, neighbour=trajectory)
 
 
-def _path_of_frame(window: Mapping[int, WindowFrame], index: int, readout: Readout) -> PathOfFrame | None:
+def _path_of_frame(window: Mapping[int, WindowFrame], index: int, readout: Readout, steps: Steps) -> PathOfFrame | None:
     """The path along which the pixels of a frame move; None without a frame near enough in time to measure it."""
     frame = window[index]
     last = index
@@ -170,5 +176,5 @@ def _path_of_frame(window: Mapping[int, WindowFrame], index: int, readout: Reado
         return None
     flow = next(iter(frame.flows.values())).flow  # [1, 2, h, w]
     if latest.path is None:
-        latest.path = fit_path([each for pair in latest.measured for each in pair], flow)
+        latest.path = steps.path([each for pair in latest.measured for each in pair], flow)
     return latest.path.from_frame(frame.time, readout, (flow.shape[-2], flow.shape[-1]))

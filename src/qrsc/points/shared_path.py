@@ -33,7 +33,9 @@ class PathWindow(NamedTuple):
         if self.path is None:
             return None
         times = (observations.start[which] - self.start) + observations.alpha[which]
-        return PathOfPoints(self.path, 0.0, readout, observations.size, observations.position[which], times)
+        return PathOfPoints(
+            self.path.tabulated, self.path.origin(0.0), readout, observations.size, observations.position[which], times
+        )
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ Convention
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,9 @@ from qrsc.warp.splatting import MAX_COVERAGE, coverage
 
 # Where the inverse still moves by more than this, in pixels, in the last step, the iteration has not converged.
 MAX_RESIDUAL = 0.25
+
+
+TRITON = find_spec("triton") is not None
 
 
 class InvertedField(NamedTuple):
@@ -41,13 +45,25 @@ def invert_field(field: Tensor, steps: int = 8) -> InvertedField:
         field: `[..., 2, H, W]`.
         steps: maximum number of iterations; each reduces the error by a factor of the field's gradient.
     """
-    inverse, residual = fixed_point_inverse(field, steps)
+    check_field(field, "field")
     height, width = field.shape[-2:]
+    if has_kernels(field) and steps >= 1:
+        from qrsc.warp.invert_kernels import inverted
+
+        inverse, valid = inverted(field.reshape(-1, 2, height, width), steps, MAX_JUMP, MAX_RESIDUAL, MAX_COVERAGE)
+        return InvertedField(inverse.reshape(field.shape), valid.reshape(*field.shape[:-3], 1, height, width))
+    inverse, residual = fixed_point_inverse(field, steps)
     x, y = (pixel_grid(height, width, dtype=field.dtype, device=field.device) + inverse.detach()).chunk(2, -3)
     shown = inside(x, y, height, width)
     # Where the field folds over there are several sources, and which of them is in front is a guess.
     single = (jacobian(inverse.detach()) > 0) & (coverage(field.detach()) < MAX_COVERAGE)
     return InvertedField(inverse, shown & (residual < MAX_RESIDUAL) & single)
+
+
+def has_kernels(field: Tensor) -> bool:
+    """Whether to use our own kernels: on a CUDA device, in float32, if no gradient is needed."""
+    gradient = torch.is_grad_enabled() and field.requires_grad
+    return TRITON and field.is_cuda and field.dtype == torch.float32 and not gradient and field.numel() > 0
 
 
 def fixed_point_inverse(field: Tensor, steps: int = 8) -> tuple[Tensor, Tensor]:
@@ -103,7 +119,8 @@ def _difference(field: Tensor, dim: int) -> Tensor:
 def _iterate(field: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """All iterations for all points of fields `[B, 2, H, W]`: the inverse, and the last step `[B, 1, H, W]`."""
     batch, _, height, width = field.shape
-    best = empty_landings(height, width, field.device).repeat(batch, 1, 1)
+    # Not kept, as on a CPU: what a CUDA graph makes while it is recorded must not be used outside of it.
+    best = empty_landings.__wrapped__(height, width, field.device).repeat(batch, 1, 1)
     offset = best[0].numel() * torch.arange(batch, device=field.device).reshape(-1, 1, 1)
     place, rank = _landing_ranks(field.detach())
     best.view(-1).scatter_reduce_(0, (place + offset).reshape(-1), rank.reshape(-1), "amax")

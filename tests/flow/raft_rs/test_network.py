@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from qrsc.flow.raft_rs import estimator as estimators
 from qrsc.flow.raft_rs.certainty import confidence, negative_log_likelihood
 from qrsc.flow.raft_rs.estimator import CPU_PIXELS, GPU_PIXELS, NeuralFlow, suitable_scale
 from qrsc.flow.raft_rs.network import FlowNetwork, parameter_count
@@ -33,6 +41,37 @@ def test_every_step_is_returned_for_training(network: FlowNetwork) -> None:
     last = network(first, second)
     assert len(last.fine) == len(last.coarse) == 1
     torch.testing.assert_close(last.fine[0], estimates.fine[-1])
+
+
+@pytest.mark.parametrize("halved", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 0.7])
+def test_frames_encoded_once_give_the_flows_of_the_pair(
+    network: FlowNetwork, halved: bool, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip = [frames(72, 96, seed, batch=2) for seed in range(3)]
+    plain = NeuralFlow(network, halved=halved, scale=scale, filled=True)
+    expected = [plain.confident(*pair) for pair in pairwise(clip)]
+    # As on a GPU, but for its precision.
+    monkeypatch.setattr(NeuralFlow, "_by_frames", lambda self, given: True)
+    monkeypatch.setattr(estimators, "in_half_precision", lambda given: given)
+    quick = NeuralFlow(network, halved=halved, scale=scale, filled=True, graphs=False)
+    encoded = [quick.encoded(frame) for frame in clip]
+    for (first, second), wanted in zip(pairwise(encoded), expected, strict=True):
+        assert first.parts is not None
+        found = quick.between(first, second)
+        torch.testing.assert_close(found.flows.forward, wanted.flows.forward, atol=1e-3, rtol=0)
+        torch.testing.assert_close(found.flows.backward, wanted.flows.backward, atol=1e-3, rtol=0)
+        torch.testing.assert_close(found.backward_confidence, wanted.backward_confidence, atol=1e-4, rtol=0)
+    assert float((expected[0].flows.forward - expected[1].flows.forward).abs().mean()) > 0.1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_normalisation_by_triton_kernels_is_what_torch_makes_of_it() -> None:
+    program = Path(__file__).with_name("norm_check.py")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("as PyTorch") == 3
 
 
 def test_exchanged_frames_give_exchanged_flows(network: FlowNetwork) -> None:

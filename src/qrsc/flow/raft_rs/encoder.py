@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+TRITON = find_spec("triton") is not None
 GROUP = 16  # channels of a group in group normalisation
 
 
@@ -35,9 +38,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, C_in, h, w]` to `[B, C, h / stride, w / stride]`."""
-        branch = F.relu(self.first_norm(self.first(x)))
-        branch = self.second_norm(self.second(branch))
-        return F.relu(branch + (x if self.skip is None else self.skip(x)))
+        branch = convolved(x, self.first, self.first_norm)
+        return convolved(branch, self.second, self.second_norm, x if self.skip is None else self.skip(x))
 
 
 class Encoder(nn.Module):
@@ -66,7 +68,7 @@ class Encoder(nn.Module):
 
     def forward(self, frames: Tensor) -> Features:
         """Features of frames `[B, 3, H, W]` in [0, 1], with H and W multiples of 16."""
-        x = F.relu(self.stem_norm(self.stem(2.0 * frames - 1.0)))
+        x = convolved(2.0 * frames - 1.0, self.stem, self.stem_norm)
         quarter = self.stages[0](x)
         eighth = self.stages[1](quarter)
         sixteenth = self.stages[2](eighth)
@@ -78,6 +80,50 @@ class Encoder(nn.Module):
 def group_norm(channels: int) -> nn.GroupNorm:
     """Group normalisation: independent of the batch, so that the flow of a pair does not depend on other pairs."""
     return nn.GroupNorm(max(1, channels // GROUP), channels)
+
+
+def convolved(x: Tensor, convolution: nn.Conv2d, norm: nn.GroupNorm, skip: Tensor | None = None) -> Tensor:
+    """A convolution of `[B, C, h, w]`, normalised, with a skip connection of the result's shape added, and rectified.
+
+    By our own kernels on a GPU if no gradient is needed; see `norm_kernels`.
+    """
+    bias, wanted = convolution.bias, (x, convolution.weight)
+    assert bias is not None
+    if not x.is_cuda or not TRITON or (torch.is_grad_enabled() and any(each.requires_grad for each in wanted)):
+        normal = norm(convolution(x))
+        return F.relu(normal if skip is None else normal + skip)
+    found = F.conv2d(x, convolution.weight, None, convolution.stride, convolution.padding)
+    result: Tensor = _normalised(found, bias, norm.num_groups, norm.weight, norm.bias, norm.eps, skip)
+    return result
+
+
+def plainly_normalised(
+    features: Tensor, bias: Tensor, groups: int, weight: Tensor, shift: Tensor, epsilon: float, skip: Tensor | None
+) -> Tensor:
+    """The rectified sum of features `[B, C, h, w]` after group normalisation and a skip connection.
+
+    Args:
+        bias: `[C]`, added to the features first.
+        weight, shift: `[C]`, of the normalisation.
+    """
+    normal = F.group_norm(features.float() + bias.float().reshape(-1, 1, 1), groups, weight, shift, epsilon)
+    return F.relu(normal if skip is None else normal + skip).to(features.dtype)
+
+
+@torch.library.custom_op("qrsc::normalised", mutates_args=())
+def _normalised(
+    features: Tensor, bias: Tensor, groups: int, weight: Tensor, shift: Tensor, epsilon: float, skip: Tensor | None
+) -> Tensor:
+    from qrsc.flow.raft_rs.norm_kernels import normalised
+
+    return normalised(features, bias, groups, weight, shift, epsilon, skip)
+
+
+@_normalised.register_fake
+def _(
+    features: Tensor, bias: Tensor, groups: int, weight: Tensor, shift: Tensor, epsilon: float, skip: Tensor | None
+) -> Tensor:
+    return torch.empty_like(features, memory_format=torch.channels_last)
 
 
 def _doubled(x: Tensor) -> Tensor:

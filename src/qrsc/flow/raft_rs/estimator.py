@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from qrsc.backend.cuda_graphs import Graphs
 from qrsc.backend.fallback import fallback_of, in_float32, joined
@@ -80,6 +81,8 @@ class NeuralFlow:
         self.thorough = thorough
         self._rough = torch.compile(self.network.rough) if compiled else self.network.rough
         self._forward = torch.compile(self.network) if compiled else self.network
+        self._quick = self.network
+        self.compiled = compiled
         self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
         self.fallback: str | None = None
@@ -91,44 +94,108 @@ class NeuralFlow:
     def confident(self, first: Tensor, second: Tensor) -> ConfidentFlows:
         """Flows of pairs of frames `[B, 3, H, W]`, and their confidences."""
         check_pair(first, second)
-        if first.device != self._device:
-            self._device = first.device
-            self.network.to(first.device)
-            if self._graphs is not None:
-                self._graphs.clear()
+        if self._by_frames(first):
+            return self.between(self.encoded(first), self.encoded(second))
+        self._move(first)
         if first.is_cuda and self._graphs is not None:
-            found = self._graphs(self._found, "flows", first, second)
-        else:
-            found = self._found(first, second)
-        self.fallback = joined(in_float32(first.dtype), fallback_of(self._graphs) if first.is_cuda else None)
+            return self._told(self._graphs(self._found, "flows", first, second), first)
+        return self._told(self._found(first, second), first)
+
+    def encoded(self, frame: Tensor) -> EncodedFrames:
+        """All that needs to be computed of frames `[B, 3, H, W]` once, for the pairs that they are in."""
+        if not self._by_frames(frame):
+            return EncodedFrames(frame, None)
+        self._move(frame)
+        if self._graphs is None:
+            return EncodedFrames(frame, self._encoded(frame))
+        return EncodedFrames(frame, self._graphs(self._encoded, "frame", frame))
+
+    def between(self, first: EncodedFrames, second: EncodedFrames) -> ConfidentFlows:
+        """Flows of pairs of encoded frames, as of the frames themselves."""
+        if first.parts is None or second.parts is None:
+            return self.confident(first.frame, second.frame)
+        count = len(first.parts)
+        size, scale = tuple(first.frame.shape[-2:]), self._scale(first.frame)
+
+        def run(*parts: Tensor) -> Tensor:
+            with self._autocast(parts[0]), torch.inference_mode():
+                found = self._quick.between(parts[:count], parts[count:]).float()
+            return self._finished(found, size, scale)
+
+        given = (*first.parts, *second.parts)
+        found = run(*given) if self._graphs is None else self._graphs(run, ("pair", size, scale), *given)
+        return self._told(found.to(first.frame.dtype), first.frame)
+
+    def _by_frames(self, frames: Tensor) -> bool:
+        """Whether each frame is encoded once; on a CPU both frames of a pair are, together."""
+        return frames.is_cuda and not self.compiled
+
+    def _move(self, frames: Tensor) -> None:
+        if frames.device == self._device:
+            return
+        self._device = frames.device
+        self.network.to(frames.device)
+        self._quick = in_half_precision(self.network) if self._by_frames(frames) else self.network
+        if self._graphs is not None:
+            self._graphs.clear()
+
+    def _told(self, found: Tensor, frames: Tensor) -> ConfidentFlows:
+        self.fallback = joined(in_float32(frames.dtype), fallback_of(self._graphs) if frames.is_cuda else None)
         forward, backward = found[:, :2].chunk(2)
         return ConfidentFlows(FlowPair(forward.clone(), backward.clone()), *found[:, 2:].chunk(2))
+
+    def _autocast(self, frames: Tensor) -> torch.autocast:
+        return torch.autocast(frames.device.type, torch.bfloat16, enabled=frames.is_cuda)
+
+    def _scale(self, frames: Tensor) -> float:
+        return suitable_scale(frames, self.thorough) if self.scale is None else self.scale
+
+    @torch.inference_mode()
+    def _encoded(self, frames: Tensor) -> tuple[Tensor, ...]:
+        prepared = _prepared(frames, _reduced(tuple(frames.shape[-2:]), self._scale(frames)))
+        with self._autocast(frames):
+            return self._quick.encoded(prepared, _halved(prepared) if self.halved else None)
 
     @torch.inference_mode()
     def _found(self, first: Tensor, second: Tensor) -> Tensor:
         """Forward flows, then backward flows, each with its confidence: `[2 B, 3, H, W]`."""
-        size = first.shape[-2:]
-        scale = suitable_scale(first, self.thorough) if self.scale is None else self.scale
-        reduced = (max(1, round(size[0] * scale)), max(1, round(size[1] * scale)))
-        frames = [_prepared(frame, reduced) for frame in (first, second)]
-        with torch.autocast(first.device.type, torch.bfloat16, enabled=first.device.type == "cuda"):
-            start = self._start(frames[0], frames[1]) if self.halved else None
+        size, scale = tuple(first.shape[-2:]), self._scale(first)
+        frames = [_prepared(frame, _reduced(size, scale)) for frame in (first, second)]
+        with self._autocast(first):
+            # The flow at half the resolution, in full-size pixels, on the grid of stride 8: [2 B, 2, H / 8, W / 8].
+            start = 2.0 * self._rough(*(_halved(each) for each in frames)) if self.halved else None
             found = self._forward(frames[0], frames[1], start=start).fine[-1].float()
+        return self._finished(found, size, scale).to(first.dtype)
+
+    @torch.inference_mode()
+    def _finished(self, found: Tensor, size: tuple[int, ...], scale: float) -> Tensor:
+        """Flows with their confidence at the size of the frames, `[2 B, 3, H, W]`, from the result of the network."""
+        reduced = _reduced(size, scale)
         found = found[..., : reduced[0], : reduced[1]]
         flow, sure = found[:, :2], confidence(found[:, 2:])
         if self.filled:
             flow = fill_unsure(flow, sure)
-        if reduced != tuple(size):
+        if reduced != size:
             flow = F.interpolate(flow, size=size, mode="bilinear", align_corners=False)
             flow = torch.cat([flow[:, :1] * (size[1] / reduced[1]), flow[:, 1:] * (size[0] / reduced[0])], 1)
             sure = F.interpolate(sure, size=size, mode="bilinear", align_corners=False)
-        return torch.cat([flow, sure], 1).to(first.dtype)
+        return torch.cat([flow, sure], 1)
 
-    def _start(self, first: Tensor, second: Tensor) -> Tensor:
-        """The flow at half the resolution, in full-size pixels, on the grid of stride 8: `[2 B, 2, H / 8, W / 8]`."""
-        small = [F.interpolate(f, scale_factor=0.5, mode="bilinear", antialias=True) for f in (first, second)]
-        small = [f.contiguous(memory_format=torch.channels_last) for f in small]
-        return 2.0 * self._rough(small[0], small[1])
+
+class EncodedFrames(NamedTuple):
+    """Frames `[B, 3, H, W]`, and all that the network computes of each of them; None where it does not do so."""
+
+    frame: Tensor
+    parts: tuple[Tensor, ...] | None
+
+
+def in_half_precision(network: FlowNetwork) -> FlowNetwork:
+    """A copy whose convolutions are in bfloat16, for autocast: otherwise each call converts all of them."""
+    quick = copy.deepcopy(network)
+    for layer in quick.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.to(torch.bfloat16)
+    return quick
 
 
 def suitable_scale(frames: Tensor, thorough: bool = False) -> float:
@@ -178,6 +245,15 @@ def _prepared(frames: Tensor, size: tuple[int, int]) -> Tensor:
     if bottom or right:
         frames = F.pad(frames, (0, right, 0, bottom), mode="replicate")
     return frames.contiguous(memory_format=torch.channels_last)
+
+
+def _reduced(size: tuple[int, ...], scale: float) -> tuple[int, int]:
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def _halved(frames: Tensor) -> Tensor:
+    small = F.interpolate(frames, scale_factor=0.5, mode="bilinear", antialias=True)
+    return small.contiguous(memory_format=torch.channels_last)
 
 
 def _padded(side: int) -> int:

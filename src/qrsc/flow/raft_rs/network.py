@@ -13,6 +13,7 @@ Convention
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -119,39 +120,75 @@ class FlowNetwork(nn.Module):
             start: `[2 B, 2, H / 8, W / 8]`, the initial flow in place of the global match.
         """
         frames = torch.cat([first, second])
-        others = torch.cat([second, first])
         quarter, eighth, sixteenth = self.encoder(frames)
-        flow, initial, log_probability = self._start(self.to_global(sixteenth))
-        flow, state, coarse = self._coarse_steps(eighth, flow if start is None else start, every_step)
-        flow, fine = self._fine_steps(frames, others, quarter, flow, state, every_step)
+        flow, initial, log_probability = self._start(self._global_features(sixteenth))
+        coarse_inputs = self._coarse_inputs(eighth)
+        flow, state, coarse = self._coarse_steps(*coarse_inputs, flow if start is None else start, every_step)
+        flow, fine = self._fine_steps(frames, quarter, self._fine_matching(quarter), flow, state, every_step)
         return Estimates(initial, log_probability, coarse, fine)
 
     def rough(self, first: Tensor, second: Tensor) -> Tensor:
         """Flows without the steps at stride 4, `[2 B, 2, H / 4, W / 4]`, of pairs as for `forward`."""
         _, eighth, sixteenth = self.encoder(torch.cat([first, second]))
-        return self._coarse_steps(eighth, self._start(self.to_global(sixteenth))[0], False)[0]
+        flow = self._start(self._global_features(sixteenth))[0]
+        return self._coarse_steps(*self._coarse_inputs(eighth), flow, False)[0]
+
+    def encoded(self, frames: Tensor, halved: Tensor | None) -> tuple[Tensor, ...]:
+        """All that the network computes from single frames, for `between`.
+
+        Args:
+            frames: as for `forward`.
+            halved: the frames at half the size, for the flow to start from; None starts from the global match.
+        """
+        quarter, eighth, sixteenth = self.encoder(frames)
+        own = (frames, quarter, self._fine_matching(quarter), *self._coarse_inputs(eighth))
+        if halved is None:
+            return *own, self._global_features(sixteenth)
+        _, eighth, sixteenth = self.encoder(halved)
+        return *own, self._global_features(sixteenth), *self._coarse_inputs(eighth)
+
+    def between(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
+        """Flow and uncertainty `[2 B, 4, H, W]` of pairs of encoded frames: the last of `Estimates.fine`."""
+        both = [torch.cat(pair) for pair in zip(first, second, strict=True)]
+        frames, quarter, fine_matching, state, matching, distinct, *small = both
+        flow = self._start(distinct)[0]
+        if small:
+            flow = 2.0 * self._coarse_steps(small[0], small[1], flow, False)[0]
+        flow, state, _ = self._coarse_steps(state, matching, flow, False)
+        return self._fine_steps(frames, quarter, fine_matching, flow, state, False)[1][-1]
+
+    def _global_features(self, features: Tensor) -> Tensor:
+        """Of the global match, float32, from features at stride 16."""
+        return standardised_in_float32(self.to_global(features))
+
+    def _coarse_inputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """From features at stride 8: the first state with the context, and features to correlate, float32."""
+        return self.to_state(features), standardised_in_float32(self.to_matching(features))
+
+    def _fine_matching(self, features: Tensor) -> Tensor:
+        """Features to correlate at stride 4, in the dtype of the features."""
+        return standardised(self.to_fine_matching(features)).to(features.dtype)
 
     def _start(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The global match, in pixels: upsampled to stride 8, at stride 16, and the log probabilities behind it."""
         with torch.autocast(features.device.type, enabled=False):
-            features = standardised(features)
             cells, log_probability = global_match(features, _exchanged(features), self.sharpness.exp())
             initial = 16.0 * cells
             flow = F.interpolate(initial, scale_factor=2.0, mode="bilinear", align_corners=False)
             return flow, initial, log_probability
 
-    def _coarse_steps(self, features: Tensor, flow: Tensor, every_step: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def _coarse_steps(
+        self, state: Tensor, matching: Tensor, flow: Tensor, every_step: bool
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """The flow after the steps at stride 8, on the grid of stride 4; the state; and the flows after each step."""
-        state, context = self.to_state(features).chunk(2, dim=1)
+        state, context = state.chunk(2, dim=1)
         state, context = torch.tanh(state), F.relu(context)
-        matching = self.to_matching(features)
-        with torch.autocast(features.device.type, enabled=False):
-            matching = standardised(matching)
+        with torch.autocast(matching.device.type, enabled=False):
             pyramid = correlation_pyramid(matching, _exchanged(matching), self.size.levels)
         found = []
         for step in range(self.size.steps):
             flow = flow.detach()
-            with torch.autocast(features.device.type, enabled=False):
+            with torch.autocast(matching.device.type, enabled=False):
                 around = look_up(pyramid, flow / 8.0, self.size.radius)
             state, outputs = self.update(state, context, gather_evidence([around, flow / 8.0], state.dtype))
             flow = flow + 8.0 * outputs[:, :2].float()
@@ -160,10 +197,10 @@ class FlowNetwork(nn.Module):
         return found[-1][:, :2], state, found
 
     def _fine_steps(
-        self, frames: Tensor, others: Tensor, features: Tensor, flow: Tensor, state: Tensor, every_step: bool
+        self, frames: Tensor, features: Tensor, matching: Tensor, flow: Tensor, state: Tensor, every_step: bool
     ) -> tuple[Tensor, list[Tensor]]:
         """The steps at stride 4, from a flow at stride 4 and a state at stride 8: the last flow, and full-size ones."""
-        matching = standardised(self.to_fine_matching(features)).to(features.dtype)
+        others = _exchanged(frames)
         state = F.interpolate(state, scale_factor=2.0, mode="bilinear", align_corners=False)
         state, context = self.to_fine_state(torch.cat([features, state], dim=1)).chunk(2, dim=1)
         state, context = torch.tanh(state), F.relu(context)
@@ -184,6 +221,12 @@ class FlowNetwork(nn.Module):
 def parameter_count(network: nn.Module) -> int:
     """Number of parameters of a network."""
     return sum(parameter.numel() for parameter in network.parameters())
+
+
+def standardised_in_float32(features: Tensor) -> Tensor:
+    """`standardised` without autocast."""
+    with torch.autocast(features.device.type, enabled=False):
+        return standardised(features)
 
 
 def _exchanged(features: Tensor) -> Tensor:
