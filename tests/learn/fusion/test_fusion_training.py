@@ -14,9 +14,9 @@ from torch import Tensor
 from qrsc.fusion import mean_fusion
 from qrsc.fusion.lite.network import LiteNetwork
 from qrsc.fusion.networks import NetworkFusion, build_network, fusion_from_file
-from qrsc.learn.fusion import FusionTrainingOptions
+from qrsc.learn.fusion import FusionTrainingOptions, fusion_training
 from qrsc.learn.fusion.fusion_task import FusionTask
-from qrsc.learn.fusion.fusion_training import WEIGHTS, fit_fusion
+from qrsc.learn.fusion.fusion_training import WEIGHTS, fit_fusion, rendered_worlds
 from qrsc.learn.fusion.losses import charbonnier
 from qrsc.learn.fusion.sample_scores import fusion_table, score_fusion
 from qrsc.learn.fusion.samples import FusionSamples, SamplePool
@@ -189,3 +189,13 @@ def test_further_measures_are_means_over_samples_in_the_table() -> None:
     table = fusion_table({"none": score})
     assert "| least gain | brightness | truth |" in table
     assert f"| {score.figures['brightness']:.4f} | {score.figures['truth']:.4f} |" in table
+
+
+def test_grain_is_kept_by_noise_in_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion_training, "training_textures", lambda folder, device: None)
+    options = replace(OPTIONS, flow="true")
+    clean, grainy = (rendered_worlds(replace(options, keep_grain=keep), torch.device("cpu")) for keep in (False, True))
+    assert (clean.grainy_truth, grainy.grainy_truth) == (False, True)
+    assert "compression" in clean.effects
+    assert tuple(grainy.effects) == ("blur", "noise")  # a clean truth of compressed frames would teach to denoise
+    assert clean.noise > grainy.noise == 0.0

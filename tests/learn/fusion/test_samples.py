@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from qrsc.evaluate.metrics.image_quality import ssim
 from qrsc.flow import ConfidentFlows, FlowPair
 from qrsc.fusion import mean_fusion
 from qrsc.learn.fusion import world_samples as fusion_rendering
@@ -21,6 +22,7 @@ from qrsc.learn.fusion.losses import (
     balanced,
     census,
     charbonnier,
+    dissimilarity,
     laplacian,
     load_term,
     mse,
@@ -51,7 +53,15 @@ def test_losses_by_hand() -> None:
     assert bool((laplacian(blurred, PICTURE) > charbonnier(blurred, PICTURE)).all())
 
 
-@pytest.mark.parametrize("name", ["charbonnier", "mse", "laplacian", "census"])
+def test_dissimilarity_is_one_less_the_metric() -> None:
+    truth = (255.0 * PICTURE).round() / 255.0  # the metric rounds to 8 bits
+    picture = (255.0 * (0.8 * truth + 0.1)).round() / 255.0
+    away = truth.flip(-1)
+    for one in (picture, away, truth):
+        torch.testing.assert_close(1.0 - dissimilarity(one, truth).double(), ssim(one, truth), atol=1e-5, rtol=0.0)
+
+
+@pytest.mark.parametrize("name", ["charbonnier", "mse", "laplacian", "census", "ssim"])
 def test_gradients_of_losses_are_finite_also_without_error(name: TermName) -> None:
     picture = PICTURE.clone().requires_grad_()
     (slope,) = torch.autograd.grad(load_term(name)(picture, PICTURE).sum(), picture)

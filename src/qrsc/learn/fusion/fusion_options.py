@@ -37,7 +37,9 @@ class FusionTrainingOptions(TrainingOptions):
     ] = (256, 256)
     loss: Annotated[
         "tuple[TermName, ...] | None",
-        Option("Loss terms: charbonnier, mse, laplacian, census, ssim or perceptual.", metavar="TERM,...", by_recipe=True),
+        Option(
+            "Loss terms: charbonnier, mse, laplacian, census, ssim or perceptual.", metavar="TERM,...", by_recipe=True
+        ),
     ] = None
     unseen_weight: Annotated[
         float,

@@ -71,17 +71,7 @@ def train_fusion(
     device = run.own_device()
     folders = _folder_samples(options, device)
     teacher = None if options.teacher is None else _fusion_network(options.teacher)
-    textures = training_textures(options.textures, device)
-    worlds = WorldSamples(
-        textures,
-        options.size,
-        None if options.flow == "true" else load_flow(options.flow),
-        scenes=options.scenes,
-        motion=options.motion,
-        interpolation=options.interpolation,
-    )
-    if options.keep_grain:
-        worlds = replace(worlds, **GRAIN)
+    worlds = rendered_worlds(options, device)
     network = fit_fusion(
         output,
         worlds if folders is None else MixedSamples(folders, worlds, options.share),
@@ -100,6 +90,19 @@ def train_fusion(
     scores = {name: score_fusion(fusion, samples, measures=measures) for name, fusion in fusions.items()}
     heading = f"PSNR in dB on {len(samples)} simulated samples that were not trained on:"
     return TrainingResult(network, output / WEIGHTS, len(samples), scores, heading, fusion_table(scores))
+
+
+def rendered_worlds(options: FusionTrainingOptions, device: torch.device) -> WorldSamples:
+    """The random scenes that the options describe."""
+    worlds = WorldSamples(
+        training_textures(options.textures, device),
+        options.size,
+        None if options.flow == "true" else load_flow(options.flow),
+        scenes=options.scenes,
+        motion=options.motion,
+        interpolation=options.interpolation,
+    )
+    return replace(worlds, **GRAIN) if options.keep_grain else worlds
 
 
 def fit_fusion(
