@@ -83,6 +83,7 @@ def test_results_are_those_of_correct(footage: Path, tmp_path: Path, run: Run) -
     report = json.loads((out / "report.json").read_text())
     assert (report["clips"], report["done"], report["failed"]) == (3, 3, 0)
     assert {line["segments"] for line in report["results"]} == {0, 3}
+    assert report["options"] == OPTIONS | {"preset": "fast"}
     page = (out / "report.html").read_text()
     assert page.count("data:image/jpeg;base64,") == 3
     # Nothing is missing: a second run does nothing, and reports the same.
