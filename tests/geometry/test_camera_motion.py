@@ -143,6 +143,13 @@ def test_a_path_that_is_known() -> None:
     np.testing.assert_allclose(motion.positions(times), circle, atol=1e-3)
     np.testing.assert_allclose(motion.zoom(times), np.exp(0.05 * times))
     np.testing.assert_allclose(motion.standard_errors(times), 0.0, atol=1e-12)
+    off = np.zeros_like(path)
+    off[:, 5] = 0.01 * np.arange(count) / 2  # the spread of two is as large as its standard error
+    uncertain = replace(motion, spread=np.stack([path - off, path + off]))
+    np.testing.assert_allclose(uncertain.zoom_standard_errors(times), np.exp(0.05 * times) * 0.5 * 0.01 * times)
+    lost = replace(motion, weak=(3,)).zoom_standard_errors(times)
+    assert lost[0] == 0.0
+    assert lost[1] > 0.0
 
 
 def test_the_command(clip: Path, tmp_path: Path) -> None:
@@ -160,11 +167,12 @@ def test_the_command(clip: Path, tmp_path: Path) -> None:
     assert len(rows) == 2 * count
     assert float(rows[1]["time"]) == pytest.approx(0.5 * GAMMA + 0.5)
     assert float(rows[5]["std_ry"]) > 0.0
+    assert float(rows[5]["std_zoom"]) > 0.0
     assert read_frame(plot).frame.shape == (3, 660, 760)
     assert CliRunner().invoke(app, command).exit_code == 2  # the files exist
     printed = CliRunner().invoke(app, ["motion", str(short), "--gamma", str(GAMMA), "--focal", "250", "--json"])
     figures = json.loads(printed.stdout)
-    assert len(figures["rotation_vector"]) == count
+    assert len(figures["rotation_vector"]) == len(figures["zoom_standard_error"]) == count
     assert figures["focal"] == 250.0
 
 
