@@ -27,7 +27,7 @@ from qrsc.timing import Readout, Scan
 from qrsc.video.readout import ReadoutOptions
 
 Array = npt.NDArray[np.float64]
-SIZE, FRAMES, GAMMA = (240, 320), 24, 0.7
+SIZE, FRAMES, GAMMA = (240, 320), 16, 0.7
 
 
 def shaken_world() -> World:
@@ -102,7 +102,7 @@ def test_the_rotation_in_a_gyroflow_log(log: Path, world: World) -> None:
     errors = turn_errors(turned[within], times[within], world)
     true = turn_errors(np.tile(np.eye(3), (int(within.sum()), 1, 1)), times[within], world)
     assert rms(true) > 1.0  # the camera turns
-    assert rms(errors) < 0.05  # degrees; 0.016
+    assert rms(errors) < 0.04  # degrees; 0.018, and 0.059 from frame to frame alone
 
 
 def test_gyroflows_own_reader_reads_the_log(log: Path) -> None:
@@ -123,7 +123,7 @@ def test_rotation_and_its_standard_errors_in_the_other_scans(world: World, scan:
     focal = float(world.camera.focal(torch.zeros(1))[0, 0])
     motion = find_camera_motion(open_clip(folder, 30.0), readout, focal=focal)
     errors = turn_errors(motion.rotations(motion.times), motion.times, world)
-    assert rms(errors) < 0.05  # degrees, as from the top
+    assert rms(errors) < 0.04  # degrees; 0.024 and 0.028, and 0.06 from frame to frame alone
     predicted = np.degrees(motion.standard_errors(motion.times)[:, :3])
     assert 0.2 < float(np.sqrt((predicted**2).mean())) / float(np.sqrt((errors**2).mean())) < 5.0
 
