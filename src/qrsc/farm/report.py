@@ -28,7 +28,7 @@ _HEAD = """<!DOCTYPE html>
          background: #fff; }}
   table {{ border-collapse: collapse; width: 100%; }}
   th, td {{ text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid #d0d7de; }}
-  td.number {{ text-align: right; white-space: nowrap; }}
+  .number {{ text-align: right; white-space: nowrap; }}
   img {{ display: block; width: 320px; max-width: 40vw; border-radius: 4px; }}
   small {{ color: #57606a; }} .failed {{ color: #b42318; font-weight: 600; }}
   @media (prefers-color-scheme: dark) {{ body {{ color: #e6edf3; background: #0d1117; }}
@@ -39,7 +39,8 @@ _HEAD = """<!DOCTYPE html>
 <h1>{title}</h1>
 <p>{summary}<br><small>{settings}</small></p>
 <table>
-<thead><tr><th>before | after</th><th>clip</th><th>readout</th><th>frames</th><th>time</th><th>unsure</th></tr></thead>
+<thead><tr><th>before | after</th><th>clip</th><th>readout</th>
+<th class="number">frames</th><th class="number">time</th><th>unsure</th></tr></thead>
 <tbody>
 """
 _TAIL = "</tbody>\n</table>\n</body>\n</html>\n"
