@@ -114,7 +114,8 @@ def batch(
         given.pop(name)
     given["ray"] = ray or ray is not None
     as_json = progress == "json" and not quiet
-    with progress_bar(quiet or progress in ("json", "none"), always=progress == "bar") as bar:
+    hidden = quiet or progress in ("json", "none")
+    with progress_bar(hidden, always=progress == "bar", time_left=False) as bar:
         task = bar.add_task("clips", total=None)
 
         def show(now: BatchProgress) -> None:
