@@ -95,7 +95,7 @@ class TwoNodes:
         head = {"num_cpus": 0, "object_store_memory": self._memory, "_system_config": quick}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self._nodes = [self._add() for _ in range(2)]
-        self.options = ("--ray", "--address", self._cluster.address)
+        self.options = ("--ray", self._cluster.address)
 
     def _add(self) -> Any:
         return self._cluster.add_node(num_cpus=1, object_store_memory=self._memory)

@@ -67,7 +67,7 @@ def _figures(value: Score) -> str:
 
 
 def error_plot(results: list[tuple[str, Scores]]) -> np.ndarray:
-    """Rotation errors above, position errors below, one group of bars per scene, on a logarithmic scale."""
+    """Pose errors, reprojection errors and numbers of points, one group of bars per scene, on logarithmic scales."""
     results = [(name, scores) for name, scores in results if len(scores) > 1]
     step = 22 + 16 * len(WAYS)
     width, height = max(90 + step * len(results), 820), 320
@@ -75,10 +75,12 @@ def error_plot(results: list[tuple[str, Scores]]) -> np.ndarray:
     for key, title, limits in (
         ("rotation", "rotation error, degrees", (0.003, 10.0)),
         ("position", "position error, % of the path", (0.01, 30.0)),
+        ("reprojection", "reprojection error, px", (0.05, 2.0)),
+        ("points", "points of the map", (50.0, 5000.0)),
     ):
         panel = np.full((height, width, 3), 255, np.uint8)
         span = np.log10(limits[1] / limits[0])
-        ticks = [10.0**power for power in range(-2, 2) if limits[0] <= 10.0**power <= limits[1]]
+        ticks = [10.0**power for power in range(-2, 4) if limits[0] <= 10.0**power <= limits[1]]
         for tick in ticks:
             y = int(height - 40 - (height - 80) * np.log10(tick / limits[0]) / span)
             cv2.line(panel, (60, y), (width - 10, y), (220, 220, 220), 1)

@@ -16,7 +16,8 @@ used if true global-shutter frames alone give a map with all frames and poses wi
 `MOST_POSITION`; the others are named in the table. All ways share the options and the random seeds of the mapper.
 
 Poses are compared with the simulator's, at the instant of the middle row, after the best similarity transform. OUT gets
-`table.md`, `errors.png` (pose errors scene by scene) and `clouds.png` (the points of the first scene from above).
+`table.md`, `errors.png` (pose and reprojection errors and points scene by scene) and `clouds.png` (the points of the
+first scene from above).
 """
 
 from __future__ import annotations

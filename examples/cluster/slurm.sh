@@ -29,4 +29,4 @@ for node in "${nodes[@]:1}"; do
   srun --nodes=1 --ntasks=1 -w "$node" ray start --address="$address:$port" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
 done
 
-srun --overlap --nodes=1 --ntasks=1 -w "$head" qrsc batch "$input" -o "$output" --address "$address:$port" --progress none "$@"
+srun --overlap --nodes=1 --ntasks=1 -w "$head" qrsc batch "$input" -o "$output" --ray "$address:$port" --progress none "$@"

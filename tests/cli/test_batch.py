@@ -45,3 +45,22 @@ def test_bad_requests_end_with_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     source = short_clip(tmp_path / "in" / "clip.mkv", 3)
     code, _, said = run(monkeypatch, tmp_path, source, "--segment", 5)
     assert (code, "20 frames or more" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "ray"),
+    [([], False), (["--ray"], True), (["--ray", "head:6379"], "head:6379"), (["--ray=ray://head:1"], "ray://head:1")],
+)
+def test_a_cluster_with_and_without_an_address(
+    words: list[str], ray: str | bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def refuse(given: object, *others: object) -> None:
+        asked.append(given)
+        raise ValueError("no cluster here")
+
+    monkeypatch.setattr("qrsc.farm.batch._executor", refuse)
+    (tmp_path / "clip.mkv").write_bytes(b"nothing")
+    result = CliRunner().invoke(app, ["batch", *words, str(tmp_path / "clip.mkv"), "-o", str(tmp_path / "out")])
+    assert (result.exit_code, asked) == (2, [ray])

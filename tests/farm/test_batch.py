@@ -31,7 +31,7 @@ def footage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("footage")
     short_clip(folder / "one.mkv", 12)
     short_clip(folder / "day 2" / "two.mp4", 12, 2)
-    short_clip(folder / "day 2" / "long.mkv", 66, 3, options={"crf": "8", "g": "22"})
+    short_clip(folder / "day 2" / "long.mkv", 60, 3, options={"crf": "8", "g": "20"})
     return folder
 
 
@@ -46,7 +46,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         executor = Inline(tmp_path / "scratch", hook)
         monkeypatch.setattr(batches, "_executor", lambda *given: executor)
         call.done = executor.done  # type: ignore[attr-defined]
-        given = {**OPTIONS, "segment": 22, **more}
+        given = {**OPTIONS, "segment": 20, **more}
         output = given.pop("output", tmp_path / "out")
         return list(qrsc.batch(inputs, output, **given))
 
@@ -83,18 +83,21 @@ def test_results_are_those_of_correct(footage: Path, tmp_path: Path, run: Run) -
     report = json.loads((out / "report.json").read_text())
     assert (report["clips"], report["done"], report["failed"]) == (3, 3, 0)
     assert {line["segments"] for line in report["results"]} == {0, 3}
+    assert report["options"] == OPTIONS | {"preset": "fast"}
     page = (out / "report.html").read_text()
     assert page.count("data:image/jpeg;base64,") == 3
     # Nothing is missing: a second run does nothing, and reports the same.
     assert [r.state for r in run(footage)] == ["kept"] * 3
     assert done(run) == []
     assert json.loads((out / "report.json").read_text())["results"] == report["results"]
-    # Other settings, a changed input or a lost output begin a clip anew, and say so.
+    # Other settings, a lost output or a changed one begin a clip anew, and say so.
     notes: list[str] = []
     Path(out / "one.mkv").unlink()
-    (out / "day 2" / "long.mkv").write_bytes(b"")
-    assert [r.state for r in run([footage / "one.mkv", footage / "day 2"], on_note=notes.append)].count("kept") == 0
-    assert len([note for note in notes if note.endswith("corrected anew")]) == 1
+    (out / "day 2" / "two.mp4").write_bytes(b"")
+    assert {Path(r.output).name: r.state for r in run(footage, on_note=notes.append)} == {
+        "one.mkv": "done", "two.mp4": "done", "long.mkv": "kept",
+    }  # fmt: skip
+    assert len([note for note in notes if note.endswith("corrected anew")]) == 2
     notes.clear()
     assert run(footage / "one.mkv", always=True, on_note=notes.append)[0].state == "done"
     assert notes[0].endswith("it is corrected anew")
@@ -212,7 +215,7 @@ def test_a_correction_that_makes_it_worse_is_lessened(
 
     wrong = ChosenReadout(Readout(GAMMA, "bottom-up"), "found, and wrong")
     monkeypatch.setattr("qrsc.video.readout.readout_for_clip", lambda *given, **options: wrong)
-    source = short_clip(tmp_path / "in" / "clip.mkv", 66)
+    source = short_clip(tmp_path / "in" / "clip.mkv", 60)
     [result] = run(source, gamma=None, codec=None)
     assert (result.state, result.figures["strength"]) == ("copied", 0.0)
     assert Path(result.output).read_bytes() == source.read_bytes()

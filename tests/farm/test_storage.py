@@ -48,6 +48,12 @@ def test_files_folders_patterns_and_lists(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="there is no video in"):
         find_clips([tmp_path / "empty"], "out")
+    (tmp_path / "empty" / "0001.png").write_bytes(b"x")
+    with pytest.raises(FileNotFoundError, match="one clip, for qrsc correct"):
+        find_clips([tmp_path / "empty"], "out")
+    listed.write_text("a.mp4\nb/none.mov\n")
+    with pytest.raises(FileNotFoundError, match=r"line 2 of .*list.txt: there is no file or folder .*none.mov"):
+        find_clips([listed], "out")
     with pytest.raises(ValueError, match="no clip was given"):
         find_clips([], "out")
     (tmp_path / "b" / "a.mp4").write_bytes(b"y")

@@ -27,7 +27,7 @@ from qrsc.timing import Readout, Scan
 from qrsc.video.readout import ReadoutOptions
 
 Array = npt.NDArray[np.float64]
-SIZE, FRAMES, GAMMA = (240, 320), 24, 0.7
+SIZE, FRAMES, GAMMA = (240, 320), 16, 0.7
 
 
 def shaken_world() -> World:
@@ -102,7 +102,7 @@ def test_the_rotation_in_a_gyroflow_log(log: Path, world: World) -> None:
     errors = turn_errors(turned[within], times[within], world)
     true = turn_errors(np.tile(np.eye(3), (int(within.sum()), 1, 1)), times[within], world)
     assert rms(true) > 1.0  # the camera turns
-    assert rms(errors) < 0.05  # degrees; 0.016
+    assert rms(errors) < 0.04  # degrees; 0.018, and 0.059 from frame to frame alone
 
 
 def test_gyroflows_own_reader_reads_the_log(log: Path) -> None:
@@ -123,7 +123,7 @@ def test_rotation_and_its_standard_errors_in_the_other_scans(world: World, scan:
     focal = float(world.camera.focal(torch.zeros(1))[0, 0])
     motion = find_camera_motion(open_clip(folder, 30.0), readout, focal=focal)
     errors = turn_errors(motion.rotations(motion.times), motion.times, world)
-    assert rms(errors) < 0.05  # degrees, as from the top
+    assert rms(errors) < 0.04  # degrees; 0.024 and 0.028, and 0.06 from frame to frame alone
     predicted = np.degrees(motion.standard_errors(motion.times)[:, :3])
     assert 0.2 < float(np.sqrt((predicted**2).mean())) / float(np.sqrt((errors**2).mean())) < 5.0
 
@@ -143,6 +143,13 @@ def test_a_path_that_is_known() -> None:
     np.testing.assert_allclose(motion.positions(times), circle, atol=1e-3)
     np.testing.assert_allclose(motion.zoom(times), np.exp(0.05 * times))
     np.testing.assert_allclose(motion.standard_errors(times), 0.0, atol=1e-12)
+    off = np.zeros_like(path)
+    off[:, 5] = 0.01 * np.arange(count) / 2  # the spread of two is as large as its standard error
+    uncertain = replace(motion, spread=np.stack([path - off, path + off]))
+    np.testing.assert_allclose(uncertain.zoom_standard_errors(times), np.exp(0.05 * times) * 0.5 * 0.01 * times)
+    lost = replace(motion, weak=(3,)).zoom_standard_errors(times)
+    assert lost[0] == 0.0
+    assert lost[1] > 0.0
 
 
 def test_the_command(clip: Path, tmp_path: Path) -> None:
@@ -160,11 +167,12 @@ def test_the_command(clip: Path, tmp_path: Path) -> None:
     assert len(rows) == 2 * count
     assert float(rows[1]["time"]) == pytest.approx(0.5 * GAMMA + 0.5)
     assert float(rows[5]["std_ry"]) > 0.0
+    assert float(rows[5]["std_zoom"]) > 0.0
     assert read_frame(plot).frame.shape == (3, 660, 760)
     assert CliRunner().invoke(app, command).exit_code == 2  # the files exist
     printed = CliRunner().invoke(app, ["motion", str(short), "--gamma", str(GAMMA), "--focal", "250", "--json"])
     figures = json.loads(printed.stdout)
-    assert len(figures["rotation_vector"]) == count
+    assert len(figures["rotation_vector"]) == len(figures["zoom_standard_error"]) == count
     assert figures["focal"] == 250.0
 
 

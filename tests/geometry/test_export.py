@@ -72,6 +72,7 @@ def test_arrays(clip: Path, tmp_path: Path) -> None:
         assert arrays["rotation"].shape == (FRAMES, 3, 3)
         assert arrays["position"].shape == (FRAMES, 3)
         assert arrays["standard_error"].shape == (FRAMES, 6)
+        assert arrays["zoom_standard_error"].shape == (FRAMES,)
         about = json.loads(str(arrays["about"]))
         middle = arrays["correction_field_000004"]
     assert about["gamma"] == GAMMA

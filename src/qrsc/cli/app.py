@@ -12,7 +12,7 @@ import typer
 
 from qrsc import __version__
 from qrsc.cli.ablate import ablate
-from qrsc.cli.batch import batch
+from qrsc.cli.batch import BatchCommand, batch
 from qrsc.cli.calibrate import calibrate
 from qrsc.cli.cameras import cameras
 from qrsc.cli.correct import correct
@@ -52,9 +52,9 @@ def qrsc(
     """Rolling-shutter correction of video: all rows of a frame are brought to one instant."""
 
 
+app.command()(correct)
+app.command(cls=BatchCommand)(batch)
 for command in (
-    correct,
-    batch,
     slowmo,
     calibrate,
     cameras,

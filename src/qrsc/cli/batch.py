@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from qrsc.cli import clip_commands as clip
 from qrsc.cli.errors import echo_note, readable_errors
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from qrsc.farm.run import BatchProgress, BatchResult
 
 SOME_FAILED = 6  # exit code: the batch is through, and clips of it failed
+ADDRESS = re.compile(r"auto|local|ray://\S+|[^/\s]+:\d+")  # of a Ray cluster
 
 EXAMPLES = """Correct many clips, and long ones in segments side by side.
 
@@ -27,6 +31,19 @@ The folder gets the outputs, manifest.jsonl, report.json and report.html. The sa
 missing; kill it whenever you like. A clip that fails is reported, and the others go on: then the exit code is 6.
 Options of the correction are those of qrsc correct, and hold for all clips. A star marks the default.
 """
+
+
+class BatchCommand(TyperCommand):
+    """The command, with an option whose value may be left out, which Typer does not have."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(with_addresses(args)))
+
+
+def with_addresses(words: Sequence[str]) -> Iterator[str]:
+    """The words of a command line, with an empty address for each `--ray` that none follows."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        yield "--ray=" if word == "--ray" and not ADDRESS.fullmatch(following) else word
 
 
 @readable_errors
@@ -49,11 +66,12 @@ def batch(
         typer.Option(metavar="FRAMES", min=0, show_default=False, help="Length of segments: 250*; 0 divides no clip."),
     ] = 250,
     ray: Annotated[
-        bool,
-        typer.Option("--ray", show_default=False, help="Work on the Ray cluster of this machine or RAY_ADDRESS."),
-    ] = False,
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", show_default=False, help="Work on the Ray cluster at this address.")
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            show_default=False,
+            help="Work on a Ray cluster: HOST:PORT, or that of this machine or RAY_ADDRESS.",
+        ),
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", show_default=False, help="Try clips again that failed earlier.")
@@ -92,11 +110,12 @@ def batch(
     from qrsc.cli.progress import progress_bar
     from qrsc.farm.batch import batch as correct_all
 
-    for name in ("progress", "quiet", "address"):
+    for name in ("progress", "quiet"):
         given.pop(name)
-    given["ray"] = address or ray
+    given["ray"] = ray or ray is not None
     as_json = progress == "json" and not quiet
-    with progress_bar(quiet or progress in ("json", "none"), always=progress == "bar") as bar:
+    hidden = quiet or progress in ("json", "none")
+    with progress_bar(hidden, always=progress == "bar", time_left=False) as bar:
         task = bar.add_task("clips", total=None)
 
         def show(now: BatchProgress) -> None:

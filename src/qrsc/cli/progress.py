@@ -24,17 +24,17 @@ JSON_INTERVAL = 0.5
 TRUNCATED = 4  # exit code: the input ends early, and what is there was corrected
 
 
-def progress_bar(quiet: bool = False, *, always: bool = False) -> RichProgress:
+def progress_bar(quiet: bool = False, *, always: bool = False, time_left: bool = True) -> RichProgress:
     """A bar on stderr, gone when the work is done, so that stdout holds the result alone; none in a log or a pipe.
 
-    `always` shows it there, too.
+    `always` shows it there, too. Without `time_left`, the description says it, if anything does.
     """
     shown = not quiet and (always or Console(stderr=True).is_terminal)
     return RichProgress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        *([TimeRemainingColumn()] if time_left else []),
         # `disable` stops the bar's thread; older rich prints a line end even then, unless its console is quiet.
         console=Console(stderr=True, quiet=not shown),
         transient=True,

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from qrsc.farm.storage import Name, below, files_below, is_folder, is_remote, matching, state_of
 from qrsc.files.documents import read_text
 from qrsc.media.codecs import is_video_name
+from qrsc.media.image_folder import SUFFIXES
 
 # Videos that can be read, and are written in another format.
 _READ_ONLY = (".mpg", ".mpeg", ".m2ts", ".wmv", ".flv", ".3gp", ".ogv", ".mxf", ".vob", ".m2v")
@@ -59,10 +60,18 @@ def find_clips(inputs: Iterable[str | Path], folder: Name) -> list[Clip]:
                 raise ValueError(f"the output of {source} would be itself; choose another folder.")
             clips[relative] = clip
         if not found:
-            raise FileNotFoundError(f"there is no video in {given}.")
+            pictures = any(Path(name).suffix.lower() in SUFFIXES for name in _files(str(given)))
+            instead = "; a folder of images is one clip, for qrsc correct" if pictures else ""
+            raise FileNotFoundError(f"there is no video in {given}{instead}.")
     if not clips:
         raise ValueError("no clip was given: name files, folders, patterns, or a list (.txt) of them.")
     return list(clips.values())
+
+
+def _files(given: str) -> Iterator[str]:
+    """Names of the files below a folder; none if it is something else."""
+    if is_folder(given):
+        yield from (relative for _, relative in files_below(given))
 
 
 def _same(source: Name, output: Name) -> bool:
@@ -82,11 +91,14 @@ def _named(given: str) -> Iterator[tuple[Name, str]]:
                 yield name, _written(relative)
     elif given.lower().endswith(_LIST) and not is_remote(given):
         path = Path(given)
-        for line in read_text(path).splitlines():
-            if line.strip() and not line.lstrip().startswith("#"):
-                listed = line.strip()
-                beside = is_remote(listed) or Path(listed).is_absolute()
-                yield from _named(listed if beside else str(path.parent / listed))
+        for number, line in enumerate(read_text(path).splitlines(), 1):
+            listed = line.strip()
+            if not listed or listed.startswith("#"):
+                continue
+            try:
+                yield from _named(listed if is_remote(listed) else str(path.parent / listed))
+            except FileNotFoundError as error:
+                raise FileNotFoundError(f"line {number} of {path}: {error}") from error
     elif state_of(given) is None:
         raise FileNotFoundError(f"there is no file or folder {given}.")
     else:

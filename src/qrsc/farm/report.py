@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from qrsc.farm.inputs import Clip
 from qrsc.media.atomic import atomic_file
+from qrsc.video.correction_options import CorrectionOptions
 
 Line = dict[str, Any]
 REPORTS = ("report.json", "report.html")
@@ -26,7 +28,7 @@ _HEAD = """<!DOCTYPE html>
          background: #fff; }}
   table {{ border-collapse: collapse; width: 100%; }}
   th, td {{ text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid #d0d7de; }}
-  td.number {{ text-align: right; white-space: nowrap; }}
+  .number {{ text-align: right; white-space: nowrap; }}
   img {{ display: block; width: 320px; max-width: 40vw; border-radius: 4px; }}
   small {{ color: #57606a; }} .failed {{ color: #b42318; font-weight: 600; }}
   @media (prefers-color-scheme: dark) {{ body {{ color: #e6edf3; background: #0d1117; }}
@@ -35,9 +37,10 @@ _HEAD = """<!DOCTYPE html>
 </head>
 <body>
 <h1>{title}</h1>
-<p>{summary}</p>
+<p>{summary}<br><small>{settings}</small></p>
 <table>
-<thead><tr><th>before | after</th><th>clip</th><th>readout</th><th>frames</th><th>time</th><th>unsure</th></tr></thead>
+<thead><tr><th>before | after</th><th>clip</th><th>readout</th>
+<th class="number">frames</th><th class="number">time</th><th>unsure</th></tr></thead>
 <tbody>
 """
 _TAIL = "</tbody>\n</table>\n</body>\n</html>\n"
@@ -45,26 +48,46 @@ _TAIL = "</tbody>\n</table>\n</body>\n</html>\n"
 
 def write_reports(manifest: Path, clips: Sequence[Clip], folder: Path) -> None:
     """Write both reports on clips into a folder. However many there are, only a line of each is in memory."""
-    places = _last_lines(manifest, {clip.key for clip in clips})
+    places, run = _last_lines(manifest, {clip.key for clip in clips})
     failed = sum(kind == "failed" for kind, _ in places.values())
     done = sum(kind == "done" for kind, _ in places.values())
     counts = {"clips": len(clips), "done": done, "failed": failed, "unfinished": len(clips) - done - failed}
+    settings = {"version": run["version"], "segment": run["segment"], "options": _chosen(run["options"])}
     with atomic_file(folder / REPORTS[0]) as work, work.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(counts)[:-1] + ', "results": [')
+        file.write(json.dumps({**counts, **settings})[:-1] + ', "results": [')
         for number, line in enumerate(_lines(manifest, clips, places)):
             shown = {name: value for name, value in line.items() if name != "thumbnail"}
             file.write((",\n" if number else "\n") + json.dumps(shown))
         file.write("\n]}\n")
     summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name == "clips")
     with atomic_file(folder / REPORTS[1]) as work, work.open("w", encoding="utf-8") as file:
-        file.write(_HEAD.format(title="Batch of rolling-shutter corrections", summary=html.escape(summary)))
+        file.write(
+            _HEAD.format(
+                title="Batch of rolling-shutter corrections",
+                summary=html.escape(summary),
+                settings=html.escape(_in_words(settings)),
+            )
+        )
         for line in _lines(manifest, clips, places):
             file.write(_row(line))
         file.write(_TAIL)
 
 
-def _last_lines(manifest: Path, keys: set[str]) -> dict[str, tuple[str, int]]:
-    """Where the line lies in the manifest that says what became of each clip, and its kind."""
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that are not the default ones."""
+    usual = asdict(CorrectionOptions())
+    return {name: value for name, value in options.items() if value != usual[name]}
+
+
+def _in_words(settings: Mapping[str, Any]) -> str:
+    chosen = ", ".join(f"{name} {value}" for name, value in settings["options"].items()) or "default options"
+    segments = f"segments of {settings['segment']} frames" if settings["segment"] else "no segments"
+    return f"qrsc {settings['version']}; {chosen}; {segments}"
+
+
+def _last_lines(manifest: Path, keys: set[str]) -> tuple[dict[str, tuple[str, int]], Line]:
+    """The kind and the place in the manifest of the last line about each clip, and the line of the last run."""
+    run: Line = {}
     places: dict[str, tuple[str, int]] = {}
     with manifest.open("rb") as file:
         place = 0
@@ -75,8 +98,10 @@ def _last_lines(manifest: Path, keys: set[str]) -> dict[str, tuple[str, int]]:
                     places[line["clip"]] = (line["kind"], place)
                 elif line["kind"] == "clip":
                     places.pop(line["clip"], None)  # begun anew
+                elif line["kind"] == "run":
+                    run = line
             place += len(text)
-    return places
+    return places, run
 
 
 def _lines(manifest: Path, clips: Sequence[Clip], places: dict[str, tuple[str, int]]) -> Iterator[Line]:
@@ -126,7 +151,7 @@ def _time(line: Line) -> str:
 
 def _unsure(line: Line) -> str:
     parts = "".join(
-        f"<br><small>{part['from']:.1f}-{part['to']:.1f} s: {part['unsure']:.0%}</small>"
+        f"<br><small>{part['from']:.2f}-{part['to']:.2f} s: {part['unsure']:.0%}</small>"
         for part in line["unsure_parts"][:8]
     )
     more = len(line["unsure_parts"]) - 8
@@ -134,7 +159,8 @@ def _unsure(line: Line) -> str:
 
 
 def _notes(line: Line) -> str:
-    told = [*line["fallbacks"], *([f"in one piece: {line['undivided']}"] if line["undivided"] else [])]
+    told = [*line["fallbacks"], *(f"left out: {track}" for track in line["left_out"])]
+    told += [f"in one piece: {line['undivided']}"] if line["undivided"] else []
     restarts = _times(line.get("restarts", 0), "worker ended")
     return "".join(f"<br><small>{html.escape(note)}</small>" for note in told) + restarts
 

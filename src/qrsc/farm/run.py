@@ -191,7 +191,7 @@ class Batch:
         same = known.clip if self._unchanged(known.clip, state) else None
         if known.failed is not None and not self.retry_failed and self._unchanged(known.failed, state):
             self._bytes_kept += state.size
-            reason = f"failed in an earlier run: {known.failed['reason']}; --retry-failed tries again"
+            reason = f"failed in an earlier run: {known.failed['reason'].rstrip('.')}; --retry-failed tries again"
             return BatchResult(clip.source, clip.output, "failed", reason)
         ours = known.done is not None or bool(known.clip)
         if not ours and not self.overwrite and state_of(clip.output) is not None:

@@ -34,6 +34,7 @@ from qrsc.farm.tasks import (
 )
 from qrsc.farm.thumbnails import thumbnail_of
 from qrsc.media.frame_ranges import FrameRangeError
+from qrsc.media.orientation import IDENTITY
 from qrsc.pipeline import Corrected
 from qrsc.video.checked_run import Lessening, NotBetterError
 from qrsc.video.clip_job import ClipJob
@@ -258,7 +259,7 @@ def _finished(
     readout: dict[str, Any] | None = None,
 ) -> ClipDone:
     """Give an output its name, and gather what is told about it."""
-    thumbnail = thumbnail_of(job.source, result.output)
+    thumbnail = thumbnail_of(job.source, result.output, IDENTITY if job.info is None else job.info.matrix)
     written_sha256, written = file_sha256(result.output), result.output.stat().st_size
     put(result.output, task.clip.output, overwrite=task.overwrite)
     fps = job.info.fps if job.info is not None else job.fps

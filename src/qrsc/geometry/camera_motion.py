@@ -100,13 +100,24 @@ class CameraMotion:
 
         In each of them, the step to the next frame is as uncertain as steps are large in this clip: a random walk.
         """
-        begin = np.array(self.weak, dtype=np.float64) + self.readout.instant("middle")
-        passed = np.clip(np.asarray(times)[:, None] - begin, 0.0, 1.0)  # [T, weak], how much of each step
+        passed = self._weak_steps(times)
         walk = np.sqrt(((passed - passed.mean(0)) ** 2).sum(1))
-        steps = np.diff(self.coordinates(self.times), axis=0).reshape(-1, 2, 3)
-        sizes = np.sqrt((steps**2).mean((0, 2)))  # of rotations and of translations
-        lost: Array = walk[:, None] * np.repeat(sizes, 3)
+        rotation, translation = self._step_sizes
+        lost: Array = walk[:, None] * np.repeat([rotation, translation], 3)
         return lost
+
+    def _weak_steps(self, times: Array) -> Array:
+        """`[T, weak]`, how much of the step out of each weak frame is done at each time, 0 to 1."""
+        begin = np.array(self.weak, dtype=np.float64) + self.readout.instant("middle")
+        passed: Array = np.clip(np.asarray(times)[:, None] - begin, 0.0, 1.0)
+        return passed
+
+    @property
+    def _step_sizes(self) -> Array:
+        """`[2]`, root mean square of the steps from frame to frame: of rotations, and of translations."""
+        steps = np.diff(self.coordinates(self.times), axis=0).reshape(-1, 2, 3)
+        sizes: Array = np.sqrt((steps**2).mean((0, 2)))
+        return sizes
 
     def rates(self, times: Array, step: float = 1.0 / STEPS) -> Array:
         """`[T, 3]`, mean rates about x, y and z over the `step` before each time, in radians per frame interval."""
@@ -146,6 +157,15 @@ class CameraMotion:
         ahead = self.coordinates(times)[:, 5] - self.coordinates(np.zeros(1))[:, 5]
         larger: Array = np.exp(self.depth * ahead)
         return larger
+
+    def zoom_standard_errors(self, times: Array) -> Array:
+        """`[T]`, of `zoom`; 0 at the start."""
+        count = len(self.path)
+        ahead = self.spread[:, :, 5] @ (spline_basis(times, count) - spline_basis(np.zeros(1), count)).T  # [G, T]
+        walk = np.sqrt(((self._weak_steps(times) - self._weak_steps(np.zeros(1))) ** 2).sum(1))
+        errors = np.hypot(ahead.std(0, ddof=1) / math.sqrt(len(ahead)), walk * self._step_sizes[1])
+        relative: Array = self.zoom(times) * abs(self.depth) * errors
+        return relative
 
 
 def spline_basis(times: Array, count: int) -> Array:

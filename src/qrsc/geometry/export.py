@@ -257,6 +257,7 @@ def _write_arrays(path: Path, clip: _Clip, at: Instant, preset: PresetName, foca
         put("position", motion.positions(instants))
         put("zoom", motion.zoom(instants))
         put("standard_error", motion.standard_errors(instants))
+        put("zoom_standard_error", motion.zoom_standard_errors(instants))
         put("weak_frames", np.array(motion.weak, dtype=np.int64))
         about = {
             "gamma": clip.readout.gamma,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from qrsc.backend.memory import keep_freed_memory
-from qrsc.backend.prefetch import background
 from qrsc.backend.progress import CancelToken, Progress, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
@@ -19,7 +17,7 @@ from qrsc.video.checked_run import CheckedRun, Lessening, NotBetterError
 from qrsc.video.clip_job import ClipJob, choose_end
 from qrsc.video.clip_plan import LONG_RUN, QUICKER, in_bytes, in_words
 from qrsc.video.compare import BothTargets, open_comparison
-from qrsc.video.concurrent_io import concurrent_io, waiting_frames
+from qrsc.video.concurrent_io import concurrent_correction
 from qrsc.video.correction_options import CorrectionOptions
 from qrsc.video.edges import Edges
 from qrsc.video.pass_through import can_pass_through, pass_through
@@ -232,18 +230,14 @@ def _correct_clip(
             beside = open_comparison(job.compare, source, edges.size, fps=job.fps, overwrite=job.overwrite)
             target = BothTargets(stack.enter_context(beside), target)
         stage = Stage("correcting", source.frames, job.progress, job.cancel)
-        waiting: deque[SourceFrame] = deque()
 
         def check(both: tuple[SourceFrame, Corrected]) -> None:
-            with corrector.seconds.of("check"):
-                run.add(both[0].frame, both[1], restarts=both[0].restarts)
+            run.add(both[0].frame, both[1], restarts=both[0].restarts)
 
-        with (
-            concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on),
-            background(check, waiting_frames(source.size)) as pass_to_check,
-        ):
-            for corrected in corrector.stream(frames):
-                frame = waiting.popleft()
+        with concurrent_correction(
+            source, corrector.stream, target.take, check, corrector.seconds, job.cancel
+        ) as (results, pass_on, pass_to_check):  # fmt: skip
+            for frame, corrected in results:
                 pass_on(picture_of(corrected, frame, edges, compared=job.compare is not None))
                 job.tally.add(corrected)
                 if not corrector.changes_nothing:

@@ -10,7 +10,6 @@ knew at its beginning and its end. Where those of neighbours differ, the later o
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -30,11 +29,11 @@ from qrsc.media.probe import ClipInfo, opened
 from qrsc.media.reader import ReadReport
 from qrsc.media.segments import undivided_reason
 from qrsc.media.writer import open_segment
-from qrsc.pipeline import Corrected, Seconds
+from qrsc.pipeline import Corrected, Seconds, TimedFrame
 from qrsc.pipeline.window import FrameMark
 from qrsc.video.checked_run import CheckedRun
 from qrsc.video.clip_job import ClipJob
-from qrsc.video.concurrent_io import concurrent_io
+from qrsc.video.concurrent_io import concurrent_correction
 from qrsc.video.correction_options import CorrectionOptions
 from qrsc.video.frame_distortion import Bending
 from qrsc.video.picture import picture_of
@@ -214,17 +213,19 @@ def correct_segment(
         writer = stack.enter_context(open_segment(unfinished, job.encoding, edges.size, job.info))
         target = VideoTarget(writer, corrector.seconds, job.encoding.layout.bits)
         stage = Stage("correcting", segment.end - segment.first, job.progress, job.cancel)
-        waiting: deque[SourceFrame] = deque()
-        with concurrent_io(source, target.take, waiting.append, job.cancel) as (frames, pass_on):
-            results = stream.corrected_from(segment.first - part.first, frames)
-            for number, corrected in enumerate(results, part.first):
-                frame = waiting.popleft()
+
+        def corrections(frames: Iterator[TimedFrame]) -> Iterator[Corrected | None]:
+            return stream.corrected_from(segment.first - part.first, frames)
+
+        with concurrent_correction(
+            source, corrections, target.take, work.check, corrector.seconds, job.cancel
+        ) as (results, pass_on, pass_to_check):  # fmt: skip
+            for number, (frame, corrected) in enumerate(results, part.first):
                 if number == segment.first:
                     work.head = _marks(stream.marks_before(segment.first - part.first), part.first)
                 if corrected is None:
                     continue
-                with corrector.seconds.of("check"):
-                    work.check(number, frame, corrected)
+                pass_to_check((number, frame, corrected))
                 if number < segment.first:
                     continue
                 pass_on(picture_of(corrected, frame, edges))
@@ -235,7 +236,6 @@ def correct_segment(
                 stage.advance()
                 if number == segment.end - 1:
                     break
-            results.close()
         record = SegmentRecord(
             segment,
             int(part.stamps[segment.first - part.first]),
@@ -273,7 +273,8 @@ class _Work:
         self._run = CheckedRun(self.job, self.job.chosen.readout, self.strength, lessens=lessens)
         self._check = ResultCheck(self.job.chosen.readout)
 
-    def check(self, number: int, frame: SourceFrame, corrected: Corrected) -> None:
+    def check(self, result: tuple[int, SourceFrame, Corrected]) -> None:
+        number, frame, corrected = result
         if corrected.repeats:
             return
         link = self._check.link(frame.frame, corrected, restarts=frame.restarts)
