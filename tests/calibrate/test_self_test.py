@@ -8,7 +8,7 @@ import pytest
 
 from qrsc.calibrate import self_test
 from qrsc.calibrate.cell_motions import ClipMotions
-from qrsc.calibrate.estimate import Calibration, estimate_readout
+from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.self_test import checked_readout, combined, random_effects
 from tests.calibrate.test_decision import FOUND, OPEN
 
@@ -41,10 +41,10 @@ def test_what_they_differ_by_is_added() -> None:
 
 
 def test_a_clip_whose_halves_agree_stays_determined(shaken: Shaken) -> None:
-    clip = shaken(0.6, pairs=48, seed=2)
-    found = checked_readout(clip)
+    first: list[Calibration] = []
+    found = checked_readout(shaken(0.6, pairs=48, seed=2), early=first.append)
     assert found.determined, found.reason
-    assert found.gamma == estimate_readout(clip).gamma
+    assert [found.gamma] == [estimate.gamma for estimate in first]
     assert found.low <= 0.6 <= found.high
 
 
@@ -99,6 +99,15 @@ def test_a_half_whose_direction_is_open_still_contradicts(shaken: Shaken, monkey
     assert found.altered
     assert found.high >= 0.208
     assert "(gamma 0.21 ± 0.05, 0.00 ± 0.02)" in found.reason
+
+
+def test_the_test_begins_when_the_first_estimate_has_been_taken(
+    shaken: Shaken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(self_test, "estimate_readout", lambda motions, **options: asked.append(motions.pairs) or FOUND)
+    checked_readout(shaken(0.6, pairs=40), early=lambda found: asked.append(-1))
+    assert asked == [40, -1, 20, 20]
 
 
 def test_halves_widen_the_interval_of_an_open_clip(shaken: Shaken, monkeypatch: pytest.MonkeyPatch) -> None:

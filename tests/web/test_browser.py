@@ -102,6 +102,11 @@ def test_a_clip_is_dropped_previewed_corrected_and_saved(page: Page, clip: Path,
     page.wait_for_function(SHOWN)
     expect(page.locator("#time-best")).to_contain_text("about")
 
+    page.click("#preview")
+    status(page, "This is the preview")
+    expect(page.locator("#found-from")).not_to_be_empty()
+    expect(page.locator("#status-detail")).to_have_text("")  # its readout has been tested
+
     by_hand(page)
     page.wait_for_function("() => document.getElementById('still').src.includes('still-08')")
     page.click("#preview")

@@ -55,6 +55,7 @@ def readout_for_clip(
     fps: float | None,
     info: ClipInfo | None = None,
     advance: Callable[[], None] | None = None,
+    early: Callable[[ChosenReadout], None] | None = None,
 ) -> ChosenReadout:
     """The readout that a clip should be corrected with.
 
@@ -65,6 +66,7 @@ def readout_for_clip(
         fps: its frame rate, in place of the file's own or where there is none.
         info: of a video that has been probed before.
         advance: called for every frame that is read.
+        early: gets what would be chosen by a first estimate of the clip, before that has been tested.
     """
     clip = open_clip(source, fps, info)
     recorded = recorded_figures(clip)
@@ -74,8 +76,15 @@ def readout_for_clip(
         return replace(_by_camera(mode, others, found, clip), found=found)
     if recorded.stabilisation:
         return _left_alone(f"{stabilisation_warning(recorded)} It is left as it is; --readout corrects it nevertheless")
-    found = calibrate_clip(clip, scan=scan, gyro=recorded.gyro, advance=advance)
-    return replace(_with_gyro(_by_clip(clip, recorded, found), found), found=found)
+
+    def chosen(found: Calibration) -> ChosenReadout:
+        return replace(_with_gyro(_by_clip(clip, recorded, found), found), found=found)
+
+    def tell(found: Calibration) -> None:
+        if early is not None:
+            early(chosen(found))
+
+    return chosen(calibrate_clip(clip, scan=scan, gyro=recorded.gyro, advance=advance, early=tell))
 
 
 def _by_clip(clip: ClipSource, recorded: RecordedFigures, found: Calibration) -> ChosenReadout:
