@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +106,12 @@ def test_the_test_begins_when_the_first_estimate_has_been_taken(
     shaken: Shaken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(self_test, "estimate_readout", lambda motions, **options: asked.append(motions.pairs) or FOUND)
+
+    def estimate(motions: ClipMotions, **options: Any) -> Calibration:
+        asked.append(motions.pairs)
+        return FOUND
+
+    monkeypatch.setattr(self_test, "estimate_readout", estimate)
     checked_readout(shaken(0.6, pairs=40), early=lambda found: asked.append(-1))
     assert asked == [40, -1, 20, 20]
 

@@ -11,6 +11,7 @@ import pytest
 
 from qrsc.backend.progress import Cancelled
 from qrsc.calibrate.decision import ChosenReadout
+from qrsc.media.probe import clip_info
 from qrsc.timing import Readout
 from qrsc.web import readout_ahead
 from qrsc.web.readout_ahead import ReadoutAhead, same_picture
@@ -43,8 +44,7 @@ def test_the_test_of_a_first_estimate_waits_while_that_is_used(monkeypatch: pyte
     clip = make(tmp_path / "in.mp4")
     release = threading.Event()
     tested = finding(monkeypatch, chosen(0.8), chosen(0.5))
-    info = readout_ahead.clip_info
-    monkeypatch.setattr(readout_ahead, "clip_info", lambda path: release.wait() and info(path))
+    monkeypatch.setattr(readout_ahead, "clip_info", lambda path: release.wait() and clip_info(path))
     ahead = ReadoutAhead(clip)
     threading.Timer(0.1, release.set).start()  # when somebody waits for it already
     with ahead.first(None, None) as first:

@@ -1,4 +1,7 @@
-"""Seconds from drop to preview, and until its readout has been tested, in a browser: `python -m tests.web.timing CLIP [TURNS]`. Run it on a quiet machine."""
+"""Seconds from drop to preview, and until its readout has been tested: `python -m tests.web.timing CLIP [TURNS]`.
+
+Run it on a quiet machine.
+"""
 
 from __future__ import annotations
 
