@@ -23,7 +23,7 @@ from qrsc.calibrate.fit_camera import fit_camera
 from qrsc.calibrate.gauss_newton import MAX_GAMMA as MAX_FITTED
 from qrsc.calibrate.gauss_newton import MIN_GAMMA as MIN_FITTED
 from qrsc.calibrate.retiming import retiming
-from qrsc.calibrate.shear_regression import Slope, contradicting_slope, shear_change
+from qrsc.calibrate.shear_regression import Slope, contradicting_slope, linear_motions, shear_change
 from qrsc.timing import Readout, Scan
 
 Array = npt.NDArray[np.float64]
@@ -171,7 +171,8 @@ def _estimate(motions: ClipMotions, scan: Scan | None, either_axis: bool, around
         best, clear_axis = best_axis(searches)
         along_rows = motions if best.axis == "rows" else motions.transposed()
         gamma, error = _refined(best, along_rows)
-        contradiction = contradicting_slope(along_rows, gamma, error)
+        linear = linear_motions(along_rows)
+        contradiction = contradicting_slope(linear, gamma, error)
     half = INTERVAL * error
     is_global = half <= MAX_HALF_WIDTH_GLOBAL and _is_global(abs(gamma), abs(gamma) - half, abs(gamma) + half)
     reversed_scan = bool(gamma < 0 and abs(gamma) >= GLOBAL_GAMMA and not is_global)
@@ -179,7 +180,7 @@ def _estimate(motions: ClipMotions, scan: Scan | None, either_axis: bool, around
     along = (-gamma if Readout(0.0, scan).backwards else gamma) if scan is not None else abs(gamma)
     clear = _Clear(clear_axis or is_global, best.clear_direction or is_global)
     objection = objection_to_interval(along, half) or _objection_to_scan(clear)
-    sheared = shear_change(along_rows) if is_global and half > SHARP_GLOBAL else 0.0
+    sheared = shear_change(linear) if is_global and half > SHARP_GLOBAL else 0.0
     altered = contradiction is not None or sheared > MAX_SHEAR_CHANGE
     if contradiction is not None:
         objection = _objection_to_shear(gamma, error, contradiction)
