@@ -134,6 +134,13 @@ def test_what_else_is_open_about_a_clip_stays_open(shaken: Shaken, monkeypatch: 
     assert (found.determined, found.reason, found.least) == (False, "either direction", -0.54)
 
 
+def test_a_piece_against_the_given_scan_is_enough() -> None:
+    against = replace(FOUND, gamma=0.0, low=0.0, high=0.0, least=-0.35, determined=False, reason="opposite")
+    found = combined([OPEN, against])
+    assert (found.determined, found.is_global, found.against_scan) == (False, False, True)
+    assert combined([against, replace(FOUND, gamma=0.01, low=0.0, high=0.03, least=-0.01)]).reason == "opposite"
+
+
 def test_one_altered_piece_is_enough() -> None:
     stabilised = replace(FOUND, least=-1.0, low=0.0, high=1.0, determined=False, altered=True, reason="stabilised")
     found = combined([FOUND, stabilised])

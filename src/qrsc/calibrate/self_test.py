@@ -121,7 +121,7 @@ def tested_by_halves(whole: Calibration, motions: ClipMotions, *, known_scan: bo
 
 def _is_testable(whole: Calibration) -> bool:
     """Whether halves could tell more about a clip."""
-    return whole.measured and INTERVAL * whole.error <= WIDE and not whole.altered
+    return whole.measured and INTERVAL * whole.error <= WIDE and not whole.altered and not whole.against_scan
 
 
 def _estimated_halves(motions: ClipMotions, scan: Scan | None) -> list[Calibration]:
@@ -159,6 +159,9 @@ def combined(parts: Sequence[Calibration]) -> Calibration:
     altered = next((part for part in measured if part.altered), None)
     if altered is not None:
         return replace(altered, fastest=fastest, pairs=pairs)
+    against = next((part for part in measured if part.against_scan), None)
+    if against is not None:
+        return replace(against, fastest=fastest, pairs=pairs)
     best = min(measured or parts, key=_error)
     same_axis = [part for part in measured if Readout(0.0, part.scan).sideways == Readout(0.0, best.scan).sideways]
     if len(same_axis) < 2:

@@ -77,7 +77,7 @@ def choose_readout(
     if given and options.gamma != 0.0 and info is not None:
         recorded = recorded_figures(open_clip(source, fps, info))
         if recorded.stabilisation:
-            say(stabilisation_warning(recorded))
+            say(f"{stabilisation_warning(recorded)} It is corrected all the same, since you gave a readout")
     if options.gamma is not None:
         return ChosenReadout(Readout.from_ratio(options.gamma, scan or "top-down"), "given as a ratio")
     if options.percent is not None:
