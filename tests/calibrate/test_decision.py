@@ -171,7 +171,7 @@ def test_of_two_figures_that_disagree_the_smaller_is_used_and_both_are_named(cli
     result = chosen()
     assert result.readout.gamma == 0.52
     assert "25.00 ms" in result.message
-    assert "the clip disagrees: gamma 0.520" in result.message
+    assert "the clip disagrees: 17.35 ms at 29.97 fps, gamma 0.520" in result.message
     clip["recorded"] = RecordedFigures(10.0, origin="GoPro metadata")
     assert chosen().readout.gamma == pytest.approx(10.0 * 29.97 / 1000)
 
