@@ -73,7 +73,7 @@ def chosen(**options: Any) -> choose.ChosenReadout:
 def test_a_determined_clip_decides(clip: dict[str, Any]) -> None:
     result = chosen()
     assert (result.readout.gamma, result.readout.scan) == (0.52, "bottom-up")
-    assert "0.520 (0.500 to 0.540), 17.35 ms" in result.message
+    assert "17.35 ms at 29.97 fps, gamma 0.520 (0.500 to 0.540)" in result.message
     assert not result.nothing_to_correct
 
 
@@ -101,7 +101,15 @@ def test_the_most_probable_gamma_and_scan_of_a_vague_clip_are_used(clip: dict[st
 
 def test_it_matters_little_only_below_half_a_pixel(clip: dict[str, Any]) -> None:
     clip["found"] = replace(VAGUE, fastest=10.0)
-    assert "it matters little: rows are at most 0.35 px off" in chosen().message
+    assert "it matters little: whatever the readout is, rows are at most 0.35 px off" in chosen().message
+
+
+def test_a_scan_that_the_clip_contradicts_is_said(clip: dict[str, Any]) -> None:
+    clip["found"] = replace(VAGUE, gamma=0.0, low=0.0, high=0.0, least=-0.35, reason="the rows are read the other way")
+    result = chosen()
+    assert result.nothing_to_correct
+    assert "the rows are read the other way" in result.message
+    assert "leave --scan out" in result.message
 
 
 def test_an_interval_with_both_directions_gets_less_or_nothing(clip: dict[str, Any]) -> None:
@@ -155,7 +163,7 @@ def test_the_files_own_figure_comes_before_the_clip_which_confirms_it(clip: dict
     assert result.readout.gamma == pytest.approx(17.5 * 29.97 / 1000)
     assert result.readout.scan == "bottom-up"
     assert "17.50 ms" in result.message
-    assert "the clip agrees: gamma 0.520" in result.message
+    assert "the clip agrees: 17.35 ms at 29.97 fps, gamma 0.520" in result.message
 
 
 def test_of_two_figures_that_disagree_the_smaller_is_used_and_both_are_named(clip: dict[str, Any]) -> None:
@@ -163,7 +171,7 @@ def test_of_two_figures_that_disagree_the_smaller_is_used_and_both_are_named(cli
     result = chosen()
     assert result.readout.gamma == 0.52
     assert "25.00 ms" in result.message
-    assert "the clip disagrees: gamma 0.520" in result.message
+    assert "the clip disagrees: 17.35 ms at 29.97 fps, gamma 0.520" in result.message
     clip["recorded"] = RecordedFigures(10.0, origin="GoPro metadata")
     assert chosen().readout.gamma == pytest.approx(10.0 * 29.97 / 1000)
 

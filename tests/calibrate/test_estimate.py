@@ -122,6 +122,9 @@ def test_a_readout_against_the_given_scan_is_none(shaken: Shaken) -> None:
     found = estimate_readout(upwards, scan="top-down")
     assert found.gamma == 0.0
     assert found.least < -0.05
+    assert found.against_scan
+    assert not found.is_global
+    assert "opposite to the given one (gamma 0.1" in found.reason
     free = estimate_readout(upwards)
     assert (free.scan, free.both_directions) == ("bottom-up", False)
     assert free.gamma == pytest.approx(0.12, abs=0.03)

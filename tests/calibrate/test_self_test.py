@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from qrsc.calibrate import self_test
 from qrsc.calibrate.cell_motions import ClipMotions
-from qrsc.calibrate.estimate import Calibration, estimate_readout
+from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.self_test import checked_readout, combined, random_effects
 from tests.calibrate.test_decision import FOUND, OPEN
 
@@ -41,10 +42,10 @@ def test_what_they_differ_by_is_added() -> None:
 
 
 def test_a_clip_whose_halves_agree_stays_determined(shaken: Shaken) -> None:
-    clip = shaken(0.6, pairs=48, seed=2)
-    found = checked_readout(clip)
+    first: list[Calibration] = []
+    found = checked_readout(shaken(0.6, pairs=48, seed=2), early=first.append)
     assert found.determined, found.reason
-    assert found.gamma == estimate_readout(clip).gamma
+    assert [found.gamma] == [estimate.gamma for estimate in first]
     assert found.low <= 0.6 <= found.high
 
 
@@ -101,6 +102,20 @@ def test_a_half_whose_direction_is_open_still_contradicts(shaken: Shaken, monkey
     assert "(gamma 0.21 ± 0.05, 0.00 ± 0.02)" in found.reason
 
 
+def test_the_test_begins_when_the_first_estimate_has_been_taken(
+    shaken: Shaken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def estimate(motions: ClipMotions, **options: Any) -> Calibration:
+        asked.append(motions.pairs)
+        return FOUND
+
+    monkeypatch.setattr(self_test, "estimate_readout", estimate)
+    checked_readout(shaken(0.6, pairs=40), early=lambda found: asked.append(-1))
+    assert asked == [40, -1, 20, 20]
+
+
 def test_halves_widen_the_interval_of_an_open_clip(shaken: Shaken, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = replace(FOUND, gamma=0.69, low=0.62, high=0.76, least=0.62, error=0.034, determined=False, reason="vague")
     halves = [replace(whole, gamma=gamma, error=0.05) for gamma in (0.60, 0.78)]
@@ -117,6 +132,13 @@ def test_what_else_is_open_about_a_clip_stays_open(shaken: Shaken, monkeypatch: 
     estimates(monkeypatch, whole, FOUND, FOUND)
     found = checked_readout(shaken(0.6, pairs=40))
     assert (found.determined, found.reason, found.least) == (False, "either direction", -0.54)
+
+
+def test_a_piece_against_the_given_scan_is_enough() -> None:
+    against = replace(FOUND, gamma=0.0, low=0.0, high=0.0, least=-0.35, determined=False, reason="opposite")
+    found = combined([OPEN, against])
+    assert (found.determined, found.is_global, found.against_scan) == (False, False, True)
+    assert combined([against, replace(FOUND, gamma=0.01, low=0.0, high=0.03, least=-0.01)]).reason == "opposite"
 
 
 def test_one_altered_piece_is_enough() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from qrsc.calibrate.cell_motions import ClipMotions
 from qrsc.calibrate.estimate import estimate_readout
-from qrsc.calibrate.shear_regression import contradicting_slope, shear_change, shear_slopes
+from qrsc.calibrate.shear_regression import contradicting_slope, linear_motions, shear_change, shear_slopes
 
 Shaken = Callable[..., ClipMotions]
 
@@ -27,13 +27,13 @@ def stabilised(clip: ClipMotions, strength: float, width: float) -> ClipMotions:
 def test_shear_over_acceleration_is_the_readout(shaken: Shaken, gamma: float) -> None:
     clip = shaken(gamma, pairs=60, seed=1)
     for motions, sign in ((clip, 1.0), (clip.flipped(), -1.0)):
-        slopes = shear_slopes(motions)
+        slopes = shear_slopes(linear_motions(motions))
         assert len(slopes) == 2
         for slope in slopes:
             assert slope.gamma == pytest.approx(sign * gamma, abs=0.05)
             assert slope.error < 0.03
-        assert contradicting_slope(motions, sign * gamma, 0.02) is None
-        assert contradicting_slope(motions, sign * (gamma + 0.4), 0.02) is not None
+        assert contradicting_slope(linear_motions(motions), sign * gamma, 0.02) is None
+        assert contradicting_slope(linear_motions(motions), sign * (gamma + 0.4), 0.02) is not None
 
 
 def test_roll_and_zoom_are_no_shear(shaken: Shaken) -> None:
@@ -42,7 +42,7 @@ def test_roll_and_zoom_are_no_shear(shaken: Shaken) -> None:
     random = np.random.default_rng(2)
     roll, zoom = 0.02 * random.normal(size=(2, 60, 1))
     turned = np.stack([-roll * offset[..., 1], roll * offset[..., 0]], -1) + zoom[..., None] * offset
-    for slope in shear_slopes(replace(clip, shift=clip.shift + turned)):
+    for slope in shear_slopes(linear_motions(replace(clip, shift=clip.shift + turned))):
         assert slope.gamma == pytest.approx(0.5, abs=0.05)
 
 
@@ -50,13 +50,13 @@ def test_a_pair_over_which_something_near_passes_is_left_out(shaken: Shaken) -> 
     clip = shaken(0.5, pairs=60, seed=1)
     shift = clip.shift.copy()
     shift[30] += 40.0 * np.random.default_rng(3).normal(size=shift[30].shape)
-    for slope in shear_slopes(replace(clip, shift=shift)):
+    for slope in shear_slopes(linear_motions(replace(clip, shift=shift))):
         assert slope.gamma == pytest.approx(0.5, abs=0.05)
 
 
 def test_too_short_a_clip_says_nothing(shaken: Shaken) -> None:
-    assert shear_slopes(shaken(0.5, pairs=12)) == []
-    assert contradicting_slope(shaken(0.5, pairs=12), 0.9, 0.01) is None
+    assert shear_slopes(linear_motions(shaken(0.5, pairs=12))) == []
+    assert contradicting_slope(linear_motions(shaken(0.5, pairs=12)), 0.9, 0.01) is None
 
 
 def test_a_stabilised_clip_is_recognised(shaken: Shaken) -> None:
@@ -70,21 +70,21 @@ def test_a_stabilised_clip_is_recognised(shaken: Shaken) -> None:
 
 def test_a_clip_that_no_readout_fits_is_recognised_as_stabilised(shaken: Shaken) -> None:
     clip = stabilised(shaken(0.6, pairs=60, seed=4), strength=0.8, width=4.0)
-    slope = contradicting_slope(clip, 1.0, np.inf)
+    slope = contradicting_slope(linear_motions(clip), 1.0, np.inf)
     assert slope is not None
     assert slope.gamma > 1.3
-    assert contradicting_slope(shaken(0.9, pairs=60, seed=4), 1.0, np.inf) is None
+    assert contradicting_slope(linear_motions(shaken(0.9, pairs=60, seed=4)), 1.0, np.inf) is None
 
 
 def test_the_shear_of_a_global_shutter_changes_by_noise_only(shaken: Shaken) -> None:
     clip = shaken(0.0, pairs=60, seed=1)
-    assert shear_change(clip) < 0.05  # 0.02
-    assert shear_change(shaken(0.6, pairs=60, seed=1)) > 1.0  # 1.9
+    assert shear_change(linear_motions(clip)) < 0.05  # 0.02
+    assert shear_change(linear_motions(shaken(0.6, pairs=60, seed=1))) > 1.0  # 1.9
     down = (clip.position[..., 1] - clip.position[..., 1].mean()) / clip.size[0]  # [P, C]
     lean = np.where(np.arange(60) % 2, 1.0, -1.0)[:, None]  # pixels from top to bottom
     sheared = replace(clip, shift=clip.shift + np.stack([lean * down, np.zeros_like(down)], -1))
-    assert shear_change(sheared) == pytest.approx(2.0, abs=0.05)
-    assert shear_change(clip.part(0, 1)) == 0.0
+    assert shear_change(linear_motions(sheared)) == pytest.approx(2.0, abs=0.05)
+    assert shear_change(linear_motions(clip.part(0, 1))) == 0.0
 
 
 def test_a_vague_global_shutter_is_not_found_where_shear_changes(

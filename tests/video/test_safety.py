@@ -145,6 +145,10 @@ def test_a_hole_that_swallows_the_rest_is_said(tmp_path: Path) -> None:
     assert code == 4, said
     assert "before the end that it states" in said
     assert 3 <= len(facts(tmp_path / "out.mkv").times) < 30
+    code, said = invoke("correct", source, "-o", tmp_path / "copy.mkv", "--gamma", 0)
+    assert code == 4, said
+    assert "before the end that it states" in said
+    assert (tmp_path / "copy.mkv").read_bytes() == content
 
 
 def test_damaged_packets_are_left_out_and_said(tmp_path: Path) -> None:

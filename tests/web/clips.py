@@ -12,12 +12,17 @@ from qrsc.timing import Readout
 from ..videos import seen, texture
 
 GAMMA = 0.8  # of the moving texture
+TURN = 20  # frames after which it turns round
 
 
 def moving_clip(path: Path, frames: int = 12, seed: int = 0) -> Path:
-    """Write an MP4 of 96x72 pixels at 30 frames per second, in which rows are up to 7 px apart."""
-    picture = texture(seed, 72, 120 + 7 * frames)
-    write_video(path, (seen(picture, min(index, 20) / 2) for index in range(frames)), fps=30)
+    """Write an MP4 of 96x72 pixels at 30 frames per second, in which rows are up to 7 px apart.
+
+    The picture moves to and fro, so that every frame has to be corrected, however long the clip.
+    """
+    picture = texture(seed, 72, 120 + 7 * min(frames, 2 * TURN))
+    times = (TURN - abs(index % (2 * TURN) - TURN) for index in range(frames))
+    write_video(path, (seen(picture, time / 2) for time in times), fps=30)
     return path
 
 

@@ -44,6 +44,24 @@ class Server:
         return urlsplit(self.address).port or 0
 
     @property
+    def workers(self) -> list[int]:
+        """The processes that do the work."""
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
+        return [int(word) for word in listed.stdout.split()]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile no work goes on: a run cannot end before what is to happen during it has happened."""
+        workers = self.workers
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for worker in workers:
+                os.kill(worker, signal.SIGCONT)
+
+    @property
     def token(self) -> str:
         return parse_qs(urlsplit(self.address).query).get("token", [""])[0]
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +22,6 @@ RUN: dict[str, Any] = {"readout": "gamma", "gamma": GAMMA, "preset": "fast"}
 
 def files_below(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
-
-
-def children(process: int) -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True).stdout
-    return [int(word) for word in listed.split()]
 
 
 @pytest.fixture(scope="module")
@@ -152,10 +146,10 @@ def test_a_kill_leaves_no_half_file_and_the_next_server_cleans_up(done: tuple[Se
     with (tmp_path / "errors.txt").open("w") as errors:
         killed = start(other.folder, errors)
         try:
-            key = killed.upload(moving_clip(tmp_path / "long.mp4", 60))
+            key = killed.upload(moving_clip(tmp_path / "long.mp4", 40))
             killed.send("POST", f"/clips/{key}/run", **RUN)
             killed.wait(lambda state: task_of(state, key, "run")["progress"].get("done", 0) > 2)
-            workers = children(killed.process.pid)
+            workers = killed.workers
             assert len(workers) == 2
         finally:
             killed.process.kill()
@@ -181,17 +175,17 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(done: tuple[Server, str],
     server, _ = done
     for clip in server.state()["clips"]:
         server.send("DELETE", f"/clips/{clip['key']}")
-    key = server.upload(moving_clip(tmp_path / "long.mp4", 60))
+    key = server.upload(moving_clip(tmp_path / "long.mp4", 40))
     server.send("POST", f"/clips/{key}/run", **RUN)
     server.wait(lambda state: task_of(state, key, "run")["progress"].get("done", 0) > 2)
-    for worker in children(server.process.pid):
+    for worker in server.workers:
         os.kill(worker, signal.SIGKILL)
     state = server.wait(lambda state: task_of(state, key, "run")["state"] == "failed")
     assert task_of(state, key, "run")["error"].startswith("the process that did the work was ended")
     assert not list(server.private.glob(f"{key}/run-*"))
     server.send("POST", f"/clips/{key}/run", **RUN)
     server.wait(lambda state: task_of(state, key, "run")["state"] == "done")
-    for worker in children(server.process.pid):
+    for worker in server.workers:
         os.kill(worker, signal.SIGKILL)
     server.send("POST", f"/clips/{key}/stills")  # by one that has just died, with nothing to do
     server.wait(lambda state: task_of(state, key, "stills")["state"] == "done")

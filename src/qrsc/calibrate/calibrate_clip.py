@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -34,6 +35,7 @@ def calibrate_clip(
     around: float | None = None,
     gyro: Sequence[GyroBlock] = (),
     advance: Callable[[], None] | None = None,
+    early: Callable[[Calibration], None] | None = None,
 ) -> Calibration:
     """Estimate the readout of a clip from its beginning and its end, and from its middle if the interval is wide.
 
@@ -46,10 +48,11 @@ def calibrate_clip(
         around: a rough value of gamma, if one is known: the search is limited to its surroundings.
         gyro: of the file, to compare the motion of the picture with.
         advance: called for every frame that is read.
+        early: gets a first estimate, before other pieces or the halves have been compared with it.
     """
     first_frames = piece_starts(clip.frame_count)
     most = PIECE if len(first_frames) > 1 else MOST_FRAMES
-    estimate = estimate_readout if len(first_frames) > 1 else checked_readout
+    estimate = estimate_readout if len(first_frames) > 1 else partial(checked_readout, early=early)
     found: list[Calibration] = []
     pieces: list[ClipMotions] = []
     agreement: float | None = None
@@ -61,6 +64,8 @@ def calibrate_clip(
             motions = _motions(clip, first, most, advance)
             pieces.append(motions)
             found.append(estimate(motions, scan=scan, either_axis=either_axis, around=around))
+            if early is not None and len(first_frames) > 1 and first == 0 and found[0].determined:
+                early(found[0])
             if first == 0 and gyro and clip.info is not None:
                 agreement = gyro_agreement(motions, clip.info.interval, gyro)
             if len(found) > 1 and (together := combined(found)).determined and together.half_width <= ENOUGH:

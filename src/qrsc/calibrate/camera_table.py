@@ -112,22 +112,30 @@ def model_modes(name: str) -> list[CameraMode]:
 
 
 def nearest_names(query: str, count: int = 3) -> list[str]:
-    """The names in the table that are most like a query: first those with its words, then by spelling."""
+    """The names in the table that are most like a query: by shared words, numbers within a series, and spelling."""
     words = _words(query)
     joined = "".join(words)
     names = {mode.name: mode for mode in all_modes()}
 
-    def likeness(name: str) -> tuple[int, float]:
+    numbers = _numbers(words)
+
+    def likeness(name: str) -> tuple[int, float, float]:
         own = _words(name)
         shared = sum(word in own for word in words)
         spelt = max(
             difflib.SequenceMatcher(None, joined, "".join(_words(text))).ratio() for text in (name, names[name].model)
         )
-        return shared, spelt
+        apart = [abs(numbers[series] - number) for series, number in _numbers(own).items() if series in numbers]
+        return shared, 1.0 / (1 + min(apart)) if apart else 0.0, spelt
 
     ranked = sorted(names, key=likeness, reverse=True)
     distinct = {"".join(_words(name)): name for name in reversed(ranked)}
     return [name for name in ranked if distinct["".join(_words(name))] == name][:count]
+
+
+def _numbers(words: list[str]) -> dict[str, int]:
+    """The numbers of models within their series: `hero12` and `hero 12` are 12 of `hero`."""
+    return {series: int(number) for series, number in re.findall(r"([a-z]+) ?(\d+)", " ".join(words))}
 
 
 def choose_mode(name: str, *, size: tuple[int, int], fps: float | None) -> tuple[CameraMode, list[CameraMode]]:

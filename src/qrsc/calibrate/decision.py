@@ -55,6 +55,7 @@ def readout_for_clip(
     fps: float | None,
     info: ClipInfo | None = None,
     advance: Callable[[], None] | None = None,
+    early: Callable[[ChosenReadout], None] | None = None,
 ) -> ChosenReadout:
     """The readout that a clip should be corrected with.
 
@@ -65,6 +66,7 @@ def readout_for_clip(
         fps: its frame rate, in place of the file's own or where there is none.
         info: of a video that has been probed before.
         advance: called for every frame that is read.
+        early: gets what would be chosen by a first estimate of the clip, before that has been tested.
     """
     clip = open_clip(source, fps, info)
     recorded = recorded_figures(clip)
@@ -74,8 +76,15 @@ def readout_for_clip(
         return replace(_by_camera(mode, others, found, clip), found=found)
     if recorded.stabilisation:
         return _left_alone(f"{stabilisation_warning(recorded)} It is left as it is; --readout corrects it nevertheless")
-    found = calibrate_clip(clip, scan=scan, gyro=recorded.gyro, advance=advance)
-    return replace(_with_gyro(_by_clip(clip, recorded, found), found), found=found)
+
+    def chosen(found: Calibration) -> ChosenReadout:
+        return replace(_with_gyro(_by_clip(clip, recorded, found), found), found=found)
+
+    def tell(found: Calibration) -> None:
+        if early is not None:
+            early(chosen(found))
+
+    return chosen(calibrate_clip(clip, scan=scan, gyro=recorded.gyro, advance=advance, early=tell))
 
 
 def _by_clip(clip: ClipSource, recorded: RecordedFigures, found: Calibration) -> ChosenReadout:
@@ -137,6 +146,11 @@ def _undetermined(clip: ClipSource, recorded: RecordedFigures, found: Calibratio
             f"{opening} A plain correction is wrong for such a clip. It is left as it is; --readout corrects it "
             "nevertheless"
         )
+    if found.against_scan:
+        return _left_alone(
+            f"{found.reason}. The clip is left as it is: leave --scan out to have it corrected as it was read, or give "
+            "--readout as well to insist"
+        )
     named = clip.camera or recorded.camera
     if named:
         try:
@@ -177,15 +191,15 @@ def _safest(clip: ClipSource, found: Calibration) -> tuple[float, str]:
         return part * found.gamma, why + f"a part of the most probable {found.gamma:.2f} is safest"
     if found.both_directions and clip.turned_in_pixels:
         return 0.0, "It was probably turned in its pixels, either way, so that leaving it as it is is safest"
-    return LITTLE, "A small correction is safest, which no usual camera makes worse"
+    return LITTLE, "A small correction is safest: it improves the clips of nearly all cameras"
 
 
 def _consequence(found: Calibration, gamma: float) -> str:
     """How much it matters that gamma is not known, by the measured motion."""
     worst = found.worst_change(gamma)
     if worst < NEGLIGIBLE_PX:
-        return f"it matters little: rows are at most {worst:.2f} px off over that interval"
-    return f"rows of the fastest parts may be up to {worst:.1f} px off over that interval"
+        return f"it matters little: whatever the readout is, rows are at most {worst:.2f} px off"
+    return f"depending on the true readout, rows of the fastest parts may be up to {worst:.1f} px off"
 
 
 def _with_gyro(chosen: ChosenReadout, found: Calibration) -> ChosenReadout:
@@ -197,9 +211,9 @@ def _left_alone(message: str) -> ChosenReadout:
 
 
 def _in_words(found: Calibration, clip: ClipSource) -> str:
-    milliseconds = "" if clip.fps is None else f", {1000.0 * found.gamma / clip.fps:.2f} ms at {clip.fps:g} fps"
+    milliseconds = "" if clip.fps is None else f"{1000.0 * found.gamma / clip.fps:.2f} ms at {clip.fps:g} fps, "
     interval = f"gamma {found.gamma:.3f} ({found.low:.3f} to {found.high:.3f})"
-    return f"{interval}{milliseconds}, {scan_in_words(found.scan, clip.matrix)}"
+    return f"{milliseconds}{interval}, {scan_in_words(found.scan, clip.matrix)}"
 
 
 def _beside_the_clip(recorded: RecordedFigures) -> str:

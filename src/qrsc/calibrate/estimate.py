@@ -23,7 +23,7 @@ from qrsc.calibrate.fit_camera import fit_camera
 from qrsc.calibrate.gauss_newton import MAX_GAMMA as MAX_FITTED
 from qrsc.calibrate.gauss_newton import MIN_GAMMA as MIN_FITTED
 from qrsc.calibrate.retiming import retiming
-from qrsc.calibrate.shear_regression import Slope, contradicting_slope, shear_change
+from qrsc.calibrate.shear_regression import Slope, contradicting_slope, linear_motions, shear_change
 from qrsc.timing import Readout, Scan
 
 Array = npt.NDArray[np.float64]
@@ -118,6 +118,11 @@ class Calibration:
         """Whether the clip leaves open in which of two directions its rows are read."""
         return self.least < 0.0
 
+    @property
+    def against_scan(self) -> bool:
+        """Whether the rows are read against the scan that was given."""
+        return self.measured and self.least < 0.0 and self.high <= 0.0
+
     def worst_change(self, gamma: float) -> float:
         """How far the fastest parts of the picture can be from where they belong, in pixels, corrected with a gamma.
 
@@ -171,15 +176,16 @@ def _estimate(motions: ClipMotions, scan: Scan | None, either_axis: bool, around
         best, clear_axis = best_axis(searches)
         along_rows = motions if best.axis == "rows" else motions.transposed()
         gamma, error = _refined(best, along_rows)
-        contradiction = contradicting_slope(along_rows, gamma, error)
+        linear = linear_motions(along_rows)
+        contradiction = contradicting_slope(linear, gamma, error)
     half = INTERVAL * error
     is_global = half <= MAX_HALF_WIDTH_GLOBAL and _is_global(abs(gamma), abs(gamma) - half, abs(gamma) + half)
     reversed_scan = bool(gamma < 0 and abs(gamma) >= GLOBAL_GAMMA and not is_global)
-    # Along a given scan, a gamma of the other sign is as good as none.
     along = (-gamma if Readout(0.0, scan).backwards else gamma) if scan is not None else abs(gamma)
     clear = _Clear(clear_axis or is_global, best.clear_direction or is_global)
+    against = scan is not None and not is_global and along + half < 0.0
     objection = objection_to_interval(along, half) or _objection_to_scan(clear)
-    sheared = shear_change(along_rows) if is_global and half > SHARP_GLOBAL else 0.0
+    sheared = shear_change(linear) if is_global and half > SHARP_GLOBAL else 0.0
     altered = contradiction is not None or sheared > MAX_SHEAR_CHANGE
     if contradiction is not None:
         objection = _objection_to_shear(gamma, error, contradiction)
@@ -187,6 +193,10 @@ def _estimate(motions: ClipMotions, scan: Scan | None, either_axis: bool, around
         objection = (
             "the picture moves as with a global shutter, but its shear changes by "
             f"{sheared:.1f} px from frame to frame, {NO_SINGLE_READOUT}, or near things pass by"
+        )
+    elif against:
+        objection = (
+            f"the rows are read in the direction opposite to the given one (gamma {abs(gamma):.2f} ± {half:.2f})"
         )
     least, high = (-1.0, 1.0) if altered else _interval(along, half, clear)
     return Calibration(

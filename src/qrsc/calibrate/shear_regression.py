@@ -44,6 +44,14 @@ UNUSUAL = 3.0
 TOLERANCE, RELATIVE_TOLERANCE, STANDARD_ERRORS = 0.15, 0.1, 3.0
 
 
+class LinearMotions(NamedTuple):
+    """The linear motion of the picture from frame to frame, robustly fitted."""
+
+    motion: Array  # [P, 2], of the middle row
+    shear: Array  # [P, 2], from top to bottom
+    usable: npt.NDArray[np.bool_]  # [P], pairs that such a motion describes
+
+
 class Slope(NamedTuple):
     """A regression of shear on acceleration: signed gamma along the rows, and its standard error."""
 
@@ -51,13 +59,13 @@ class Slope(NamedTuple):
     error: float
 
 
-def shear_slopes(motions: ClipMotions) -> list[Slope]:
+def shear_slopes(linear: LinearMotions) -> list[Slope]:
     """The regressions for slow and for fast motion, as far as the clip allows them."""
-    motion, shear, usable = _linear_motions(motions)
-    if motions.pairs <= 2 * REACH:
+    motion, shear, usable = linear
+    if len(motion) <= 2 * REACH:
         return []
     acceleration = _filtered(motion, _differentiator())
-    inner = slice(REACH, motions.pairs - REACH)
+    inner = slice(REACH, len(motion) - REACH)
     usable = _all_within(usable, 2 * REACH + 1)
     slopes = []
     for step, smoothing in (SLOW, FAST):
@@ -68,20 +76,20 @@ def shear_slopes(motions: ClipMotions) -> list[Slope]:
     return slopes
 
 
-def shear_change(motions: ClipMotions) -> float:
+def shear_change(linear: LinearMotions) -> float:
     """By how many pixels, from top to bottom, the shear of the picture typically changes from frame to frame.
 
     With a global shutter, near things shear a picture as well, but mostly in the same way for a while.
     """
-    _, shear, _ = _linear_motions(motions)
-    return float(np.median(np.hypot(*np.diff(shear, axis=0).T))) if motions.pairs > 1 else 0.0
+    changes = np.diff(linear.shear, axis=0)
+    return float(np.median(np.hypot(*changes.T))) if len(changes) else 0.0
 
 
-def contradicting_slope(motions: ClipMotions, gamma: float, error: float) -> Slope | None:
+def contradicting_slope(linear: LinearMotions, gamma: float, error: float) -> Slope | None:
     """The regression that contradicts an estimate most, if one does.
 
     Args:
-        motions: of the clip, with a scan along its rows.
+        linear: of the clip, with a scan along its rows.
         gamma: the estimate, signed.
         error: its standard error. If that is infinite, only slopes that no gamma from -1 to 1 explains contradict it.
     """
@@ -93,12 +101,12 @@ def contradicting_slope(motions: ClipMotions, gamma: float, error: float) -> Slo
             return (apart - TOLERANCE) / math.hypot(slope.error, error)
         return (abs(slope.gamma) - 1.0 - RELATIVE_TOLERANCE - TOLERANCE) / slope.error
 
-    slope = max(shear_slopes(motions), key=excess, default=None)
+    slope = max(shear_slopes(linear), key=excess, default=None)
     return slope if slope is not None and excess(slope) > STANDARD_ERRORS else None
 
 
-def _linear_motions(motions: ClipMotions) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
-    """Motion of the middle row `[P, 2]`, shear from top to bottom `[P, 2]`, and which pairs `[P]` are usable."""
+def linear_motions(motions: ClipMotions) -> LinearMotions:
+    """Fit the linear motion of every pair of frames; the scan runs along the rows."""
     height, width = motions.size
     centre, half = np.array([(width - 1) / 2, (height - 1) / 2]), 0.5 * max(height, width)
     x, y = np.moveaxis((motions.position + 0.5 * motions.shift - centre) / half, -1, 0)  # [P, C] each
@@ -117,7 +125,7 @@ def _linear_motions(motions: ClipMotions) -> tuple[Array, Array, npt.NDArray[np.
     usable = (noise < UNUSUAL * np.median(noise)) & (textured.mean(1) > 0.15)
     # Roll and zoom move x and y alike. What one has more of than the other is shear.
     shear = np.stack([fitted[:, 2, 0] + fitted[:, 1, 1], fitted[:, 2, 1] - fitted[:, 1, 0]], axis=-1)
-    return fitted[:, 0], shear * (height / half), usable
+    return LinearMotions(fitted[:, 0], shear * (height / half), usable)
 
 
 def _medians(values: Array, chosen: npt.NDArray[np.bool_]) -> Array:

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.stream import Stream
 
-# Packets of other tracks can lie this much later in the file than the frames they belong to, in seconds.
+# Packets of other tracks can lie this much later in the file than the frames they belong to, in seconds; sound even
+# later.
 _INTERLEAVING = 1.0
 _LEAST_MISSING = 0.3  # seconds before the stated end of a file that are no sign of damage
 _WORTH_A_SEEK = 10.0  # seconds; less is decoded and passed over
@@ -132,6 +133,7 @@ def read_clip(
         info: of the same file.
         copied: the tracks whose packets are wanted.
         start, end: seconds from the clip's first frame; what lies outside is left out, and times count from `start`.
+            A packet of another track that lies partly inside is kept.
         report: counts what was skipped; without one there is a warning.
 
     Raises:
@@ -149,22 +151,20 @@ def read_clip(
     frames = 0
     ends = 0.0  # seconds at which the last packet does
     zero: float | None = None  # time of the first frame that is wanted
-    for item in _items(container, info, copied, met):
+    for item in _items(container, info, copied, met, latest):
         if item is None:
             met.damaged += 1
         elif isinstance(item, _Decoded):
             seconds = item.placed.stamp * tick
             ends = max(ends, seconds + info.interval)
-            if latest is not None and seconds >= latest + _INTERLEAVING:
-                break
-            if not _selected(seconds + tick / 2, earliest, latest):
+            if not _selected(seconds, seconds + tick / 2, earliest, latest):
                 continue
             item.frame.pts = item.placed.stamp - round(cut / info.time_base)
             frames += 1
             zero = item.placed.time if zero is None else zero
             time = item.placed.time - zero
             yield DecodedFrame(item.frame, time, info.colours, info.layout.bits, item.placed.restarts)
-        elif _selected(over := _end_of(item), earliest, latest):
+        elif _selected(_start_of(item), over := _end_of(item), earliest, latest):
             ends = max(ends, over or 0.0)
             _shift(item, cut)
             yield item
@@ -180,10 +180,14 @@ def read_clip(
 
 def _missing_seconds(container: InputContainer, ends: float, interval: float) -> float:
     """By how much a Matroska file ends before it says; other formats have an index, or do not say."""
-    if not container.format.name.startswith("matroska") or container.duration is None:
+    if not _is_matroska(container) or container.duration is None:
         return 0.0
     short = container.duration / 1e6 - ends
     return short if short > max(_LEAST_MISSING, 4.0 * interval) else 0.0
+
+
+def _is_matroska(container: InputContainer) -> bool:
+    return container.format.name.startswith("matroska")
 
 
 def read_video(path: Path, *, info: ClipInfo | None = None) -> Iterator[Tensor]:
@@ -230,20 +234,30 @@ class _Decoded:
 
 
 def _items(
-    container: InputContainer, info: ClipInfo, copied: list[Stream], report: ReadReport
+    container: InputContainer, info: ClipInfo, copied: list[Stream], report: ReadReport, latest: float | None
 ) -> Iterator[_Decoded | Packet[Stream] | None]:
-    """Frames with timestamps that grow, packets of other tracks, and None for each packet that is damaged."""
+    """Frames with timestamps that grow, packets of other tracks, and None for each packet that is damaged.
+
+    Frames are read to some time after the latest one that is wanted, sound to that time wherever it lies in the file.
+    """
     av = pyav()
     stream = video_stream(container, info.path)
     stream.thread_type = "AUTO"
     decoder = decoder_of(stream)
     count = 0
+    passed: set[int] = set()  # tracks that have come to the end of the part
     clock = Clock(info.start, info.time_base, info.interval, timestamp_slack(info.time_base), report.clock)
     others = _OtherTracks()
+    late: set[int] | None = None  # tracks that have not come to the end of the part, once the frames have
     for packet in container.demux([stream, *copied]):
         # Not `stream_index`: the packets that end a stream all carry 0.
         if packet.stream.index != stream.index:
             yield from others.ready(packet)
+            if latest is not None and (begins := _start_of(packet)) is not None and begins >= latest:
+                passed.add(packet.stream.index)
+        if late is not None and late <= passed:
+            break
+        if packet.stream.index != stream.index or late is not None:
             continue
         try:
             decoded: list[Any] = list(decoder.decode(packet))
@@ -255,9 +269,19 @@ def _items(
             if frame.interlaced_frame:
                 require_progressive(info, frame=count)
             count += 1
-            yield _Decoded(frame, clock.place(frame.pts))
+            placed = clock.place(frame.pts)
+            yield _Decoded(frame, placed)
+            if latest is not None and placed.stamp * info.time_base >= latest + _INTERLEAVING:
+                late = {track.index for track in copied if track.type == "audio" and _reaches(track, latest)}
     yield from others.rest()
     report.untimed = others.untimed
+
+
+def _reaches(track: Stream, seconds: float) -> bool:
+    """Whether a track is as long as that, as far as the file says."""
+    if track.duration is None or track.time_base is None:
+        return True
+    return (track.start_time or 0) + track.duration >= seconds / track.time_base
 
 
 class _OtherTracks:
@@ -313,6 +337,16 @@ def _note_missing(container: InputContainer, info: ClipInfo, ends: float, report
     report.missing_seconds = _missing_seconds(container, ends, info.interval)
 
 
+def note_missing(info: ClipInfo, report: ReadReport) -> None:
+    """Note what a file lacks at its end, without decoding it."""
+    ends = 0.0
+    with opened(info.path) as container:
+        # Only Matroska is read through: others state their length where a hole does not change it.
+        for packet in container.demux() if _is_matroska(container) else ():
+            ends = max(ends, _end_of(packet) or 0.0)
+        _note_missing(container, info, ends, report)
+
+
 def _move_on(packet: Packet[Stream], tracks: TrackClock) -> None:
     """Move a packet behind those before it where the file jumps back."""
     assert packet.dts is not None  # by `DecodingOrder`
@@ -339,18 +373,23 @@ def _require_size(frame: av.VideoFrame, info: ClipInfo) -> None:
         )
 
 
-def _selected(seconds: float | None, earliest: float | None, latest: float | None) -> bool:
-    if seconds is None:
+def _selected(begins: float | None, ends: float | None, earliest: float | None, latest: float | None) -> bool:
+    """Whether something that lasts from one second to another lies in the part that is wanted, at least partly."""
+    if begins is None or ends is None:
         return True
-    return (earliest is None or seconds > earliest) and (latest is None or seconds < latest)
+    return (earliest is None or ends > earliest) and (latest is None or begins < latest)
+
+
+def _start_of(packet: Packet[Stream]) -> float | None:
+    """When what a packet holds begins, in seconds."""
+    stamp = packet.pts if packet.pts is not None else packet.dts
+    return None if stamp is None or packet.time_base is None else stamp * float(packet.time_base)
 
 
 def _end_of(packet: Packet[Stream]) -> float | None:
     """When what a packet holds is over, in seconds."""
-    stamp = packet.pts if packet.pts is not None else packet.dts
-    if stamp is None or packet.time_base is None:
-        return None
-    return (stamp + (packet.duration or 0)) * float(packet.time_base)
+    begins = _start_of(packet)
+    return None if begins is None else begins + (packet.duration or 0) * float(packet.time_base)
 
 
 def _shift(packet: Packet[Stream], seconds: Fraction) -> None:

@@ -61,7 +61,12 @@ def _region(image: Tensor, part: float) -> int:
 
 
 def _same_structure(first: Tensor, second: Tensor) -> Tensor:
-    """Trust `[1, 1, h, w]` from 0 to 1 in two luma images `[1, 1, h, w]` showing the same thing."""
+    """Trust `[1, 1, h, w]` from 0 to 1 in two luma images `[1, 1, h, w]` showing the same thing.
+
+    The edge of a bar of light is a slope, and would correlate with itself where flow follows the bar: slopes are taken
+    off first.
+    """
+    first, second = (image - box_mean(image, WINDOW) for image in (first, second))
     mean, other = box_mean(first, WINDOW), box_mean(second, WINDOW)
     variance = (box_mean(first * first, WINDOW) - mean * mean).clamp(min=0.0)
     other_variance = (box_mean(second * second, WINDOW) - other * other).clamp(min=0.0)

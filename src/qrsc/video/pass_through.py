@@ -11,8 +11,7 @@ from qrsc.media.codecs import same_format
 from qrsc.media.errors import VerificationError
 from qrsc.media.image_folder import list_frames
 from qrsc.media.probe import count_frames
-from qrsc.media.reader import ReadReport
-from qrsc.media.truncation import missing_bytes
+from qrsc.media.reader import ReadReport, note_missing
 from qrsc.video.clip_job import ClipJob
 from qrsc.video.result import VideoResult
 from qrsc.video.result_check import CheckedResult
@@ -38,7 +37,7 @@ def pass_through(job: ClipJob, checked: CheckedResult | None = None, strength: f
         frames = job.info.frames if job.info.counted and job.info.frames is not None else count_frames(job.source)
         with atomic_file(job.output, overwrite=job.overwrite) as work:
             _copy(job, [(job.source, work)])
-        report.missing_bytes = missing_bytes(job.source)
+        note_missing(job.info, report)
     job.tally.frames = job.tally.unchanged = frames
     return job.result({}, (), report, copied=True, checked=checked, strength=strength)
 

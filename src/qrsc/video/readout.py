@@ -44,6 +44,7 @@ def choose_readout(
     say: Say = lambda _: None,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
+    early: Callable[[ChosenReadout], None] | None = None,
 ) -> ChosenReadout:
     """The readout of a clip's stored frames, from the one option that gives it, or found in the clip.
 
@@ -53,6 +54,7 @@ def choose_readout(
         options: what the user said.
         say: hears what was assumed or found.
         progress, cancel: for finding it, which takes a while.
+        early: gets what would be chosen by a first estimate of the clip, before that has been tested.
     """
     given = {
         name: value
@@ -75,7 +77,7 @@ def choose_readout(
     if given and options.gamma != 0.0 and info is not None:
         recorded = recorded_figures(open_clip(source, fps, info))
         if recorded.stabilisation:
-            say(stabilisation_warning(recorded))
+            say(f"{stabilisation_warning(recorded)} It is corrected all the same, since you gave a readout")
     if options.gamma is not None:
         return ChosenReadout(Readout.from_ratio(options.gamma, scan or "top-down"), "given as a ratio")
     if options.percent is not None:
@@ -86,11 +88,17 @@ def choose_readout(
         given_ms = Readout.from_milliseconds(options.readout_ms, fps, scan or "top-down")
         return ChosenReadout(given_ms, "given in milliseconds")
     stage = Stage("calibrating", MOST_FRAMES, progress, cancel)
-    chosen = readout_for_clip(source, camera=options.camera, scan=scan, fps=fps, info=info, advance=stage.advance)
+    tell = None if early is None else (lambda chosen: early(_usable(chosen)))
+    chosen = readout_for_clip(
+        source, camera=options.camera, scan=scan, fps=fps, info=info, advance=stage.advance, early=tell
+    )
     say(chosen.message)
-    if chosen.nothing_to_correct:
-        return replace(chosen, readout=Readout(0.0, chosen.readout.scan))
-    return chosen
+    return _usable(chosen)
+
+
+def _usable(chosen: ChosenReadout) -> ChosenReadout:
+    """A choice whose readout is 0 where nothing is to be corrected."""
+    return replace(chosen, readout=Readout(0.0, chosen.readout.scan)) if chosen.nothing_to_correct else chosen
 
 
 def choose_scan(shown: Scan | None, info: ClipInfo | None, say: Say = lambda _: None) -> Scan | None:

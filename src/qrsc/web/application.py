@@ -199,6 +199,8 @@ class Application:
         task = clip.tasks.get(kind)
         path = clip.file(kind, name)
         if task is None or task.number != request.path_params["number"] or path is None:
+            if name == "thumb.jpg":  # it went with its task after the page was told of it
+                return Response(status_code=204)
             raise HTTPException(404)
         asked = request.headers.get("range", "")
         if len(asked) > LONGEST_RANGE or "," in asked:

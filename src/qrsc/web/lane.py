@@ -37,7 +37,8 @@ class Task:
         progress: stage, frames, seconds, seconds left.
         frame: number of the frame that the newest thumbnail shows; 0 while there is none.
         notes: what a user should know.
-        result: of a task that is done.
+        result: of a task that is done, or of a preview whose readout is still being tested.
+        results: how many there were: a page that has seen the first one asks again.
         error: of one that failed, a sentence.
     """
 
@@ -52,6 +53,7 @@ class Task:
     frame: int = 0
     notes: list[str] = field(default_factory=list)
     result: dict[str, Any] | None = None
+    results: int = 0
     error: str = ""
 
     @property
@@ -68,9 +70,12 @@ class Task:
             self.frame = message["frame"]
         elif event == "note":
             self.notes.append(message["text"])
+        elif event == "untested":
+            self.result, self.results = message["result"], self.results + 1
         elif event in ("done", "failed", "cancelled"):
             self.state = event
             self.result, self.error = message.get("result"), message.get("error", "")
+            self.results += 1
 
 
 class Lane:
@@ -116,6 +121,11 @@ class Lane:
         if task is self._current and not task.ended:
             task.state = "cancelled"
             self.kill()
+
+    def rest(self) -> None:
+        """Have the worker stop what it does of its own accord."""
+        if self.process_id is not None:
+            self._send({"rest": True})
 
     def kill(self) -> None:
         """End the process at once."""

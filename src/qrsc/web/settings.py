@@ -82,6 +82,11 @@ class Settings:
         return settings
 
     @property
+    def finds(self) -> bool:
+        """Whether readout and scan are to be found in the clip."""
+        return self.readout == "find" and self.scan is None
+
+    @property
     def slows(self) -> bool:
         """Whether slow motion is made; strength, borders and a side-by-side video belong to plain correction."""
         return self.slow > 1

@@ -154,6 +154,8 @@ class Shelf:
         clip.tasks[kind] = task
         if before is not None:
             shutil.rmtree(before.folder, ignore_errors=True)
+        if kind == "run":
+            self.quick.rest()  # a run looks for the readout itself
         self._lane(task).put(task)
         return task
 
@@ -197,6 +199,7 @@ class Shelf:
             "place": self._lane(task).place(task),
             "progress": task.progress,
             "frame": task.frame,
+            "results": 0 if task.result is None else task.results,
             "notes": task.notes[-20:],
             "error": task.error,
             "settings": task.given.get("settings"),

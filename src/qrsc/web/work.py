@@ -17,10 +17,11 @@ from torch import Tensor
 
 from qrsc.backend.device import choose_device
 from qrsc.backend.progress import CancelToken, ProgressCallback
+from qrsc.calibrate.decision import ChosenReadout
 from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.grey_frames import open_clip
 from qrsc.calibrate.recorded import recorded_figures
-from qrsc.calibrate.shown_scan import stored_scan
+from qrsc.calibrate.shown_scan import as_shown, stored_scan
 from qrsc.calibrate.sweep import corrected_at
 from qrsc.media.atomic import atomic_file
 from qrsc.media.orientation import IDENTITY, Matrix, degrees, upright
@@ -28,10 +29,12 @@ from qrsc.media.probe import ClipInfo, clip_info
 from qrsc.media.reader import read_pixels
 from qrsc.names import PresetName, Scan
 from qrsc.pipeline import Corrected
-from qrsc.video.correct import correct_video
+from qrsc.video.correct import correct_job, correct_video
+from qrsc.video.correction_options import CorrectionOptions
 from qrsc.video.expected_time import estimated_seconds
 from qrsc.video.result import VideoResult
 from qrsc.video.slowmo import slowmo_video
+from qrsc.web.readout_ahead import ReadoutAhead, same_picture
 from qrsc.web.settings import PREVIEW_SECONDS, Settings, compare_name, output_name
 
 # Of the flow of a preview, which saves a third of its processor time. Points that are followed through 60 frames of a
@@ -51,6 +54,7 @@ _PLAYED = {
 }
 # A video that every browser plays.
 FOR_BROWSERS: dict[str, Any] = {"codec": "h264", "pixel_format": "yuv420p", "crf": 20.0, "verify": False}
+PREVIEW: dict[str, Any] = {"scale": PREVIEW_SCALE, "encoder_preset": "ultrafast"}
 
 
 @dataclass
@@ -61,12 +65,14 @@ class Watch:
         progress: gets a `Progress` for every frame.
         note: gets what a user should know.
         shown: gets the number of the newest thumbnail.
+        untested: gets the report of a preview whose readout is still being tested.
         cancel: stops the work.
     """
 
     progress: ProgressCallback | None = None
     note: Callable[[str], None] | None = None
     shown: Callable[[int], None] | None = None
+    untested: Callable[[dict[str, Any]], None] | None = None
     cancel: CancelToken | None = None
 
     @property
@@ -115,18 +121,48 @@ def stills(source: Path, folder: Path, scan: Scan | None) -> dict[str, Any]:
     return {"gammas": gammas}
 
 
-def preview(source: Path, folder: Path, settings: Settings, watch: Watch) -> dict[str, Any]:
-    """Two seconds by the fast preset with flow at half size, before and after, as videos that browsers play."""
+def preview(
+    source: Path, folder: Path, settings: Settings, watch: Watch, ahead: ReadoutAhead | None = None
+) -> dict[str, Any]:
+    """Two seconds by the fast preset with flow at half size, before and after, as videos that browsers play.
+
+    A readout that is to be found is used as soon as there is a first estimate. What it looks like is shown while that
+    is tested, and made again if the readout turns out to be another.
+
+    Args:
+        source, folder, settings, watch: as for `run`.
+        ahead: looks for the readout already.
+    """
     info = clip_info(source)
-    part: dict[str, Any] = {"start": _preview_start(info, settings.start), "duration": PREVIEW_SECONDS}
-    more = part | FOR_BROWSERS | {"scale": PREVIEW_SCALE, "encoder_preset": "ultrafast"}
+    start = _preview_start(info, settings.start)
+    part: dict[str, Any] = {"start": start, "duration": PREVIEW_SECONDS}
+    more = part | FOR_BROWSERS | PREVIEW
     quick = Settings(**asdict(settings) | {"preset": "fast", "beside": False})
     before = source
-    if part["start"] > 0.0 or not _starts_at_zero(info) or not plays_in_browsers(source, info):
+    if start > 0.0 or not _starts_at_zero(info) or not plays_in_browsers(source, info):
         before = folder / "before.mp4"
         _as_it_is(source, before, part, watch)
-    result, timeline = _corrected(source, folder / "after.mp4", quick, info, watch, folder, more)
-    return _report(result, timeline, settings, info) | {"before": before.name, "after": "after.mp4"}
+    shown = {"before": before.name, "after": "after.mp4"}
+    if not settings.finds or settings.slows:
+        result, timeline = _corrected(source, folder / "after.mp4", quick, info, watch, folder, more)
+        return _report(result, timeline, settings, info) | shown
+    ahead = ahead or ReadoutAhead(source)
+
+    def corrected_with(chosen: ChosenReadout, **names: str) -> dict[str, Any]:
+        timeline = TimeLine(folder, IDENTITY if info is None else info.matrix, watch.shown)
+        options = CorrectionOptions(**quick.arguments(), **FOR_BROWSERS, **PREVIEW)
+        given = {"start": start, "end": start + PREVIEW_SECONDS, "on_frame": timeline.add, **watch.arguments}
+        job = options.job(source, folder / names["after"], chosen=chosen, **given)
+        return _report(correct_job(job, options), timeline, settings, info) | names
+
+    with ahead.first(watch.progress, watch.cancel) as first:
+        report = corrected_with(first, **shown)
+    if not ahead.tested and watch.untested is not None:
+        watch.untested(report)
+    final = ahead.final(watch.cancel)
+    if not same_picture(first, final):
+        report = corrected_with(final, **shown | {"after": "after-tested.mp4"})
+    return report | _found(final, info) | {"notes": [*ahead.notes, *report["notes"]]}
 
 
 def run(source: Path, folder: Path, settings: Settings, watch: Watch, name: str) -> dict[str, Any]:
@@ -257,6 +293,12 @@ def _report(result: VideoResult, timeline: TimeLine, settings: Settings, info: C
         "calibration": None if result.calibration is None else _calibration(result.calibration),
         "timeline": timeline.figures(),
     }
+
+
+def _found(chosen: ChosenReadout, info: ClipInfo | None) -> dict[str, Any]:
+    """What is known of a readout, as in a report."""
+    found = None if chosen.found is None else as_shown(chosen.found, IDENTITY if info is None else info.matrix)
+    return {"readout_from": chosen.message, "calibration": None if found is None else _calibration(found)}
 
 
 def _calibration(found: Calibration) -> dict[str, Any]:

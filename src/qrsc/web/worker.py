@@ -5,6 +5,10 @@ input, when the server is gone, ends the process.
 
     {"task": 3, "kind": "run", "source": "...", "folder": "...", "name": "clip.mp4", "settings": {...}}
     {"cancel": 3}
+    {"rest": true}
+
+The readout of a clip that has been looked at is looked for at once, until there is something else to do or the server
+asks for rest: people mostly want a preview next.
 """
 
 from __future__ import annotations
@@ -18,7 +22,10 @@ import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qrsc.web.readout_ahead import ReadoutAhead
 
 PROGRESS_INTERVAL = 0.1  # seconds between two reports of one stage
 # Options of the commands that messages of the library name, and what the page calls them.
@@ -45,6 +52,13 @@ def in_words_of_the_page(text: str, paths: dict[str, str] | None = None) -> str:
     return " ".join(text.split())
 
 
+def _in_words_of_the_page(report: dict[str, Any], paths: dict[str, str]) -> dict[str, Any]:
+    return report | {
+        "notes": [in_words_of_the_page(note, paths) for note in report["notes"]],
+        "readout_from": in_words_of_the_page(report["readout_from"], paths),
+    }
+
+
 class Worker:
     """Does tasks and reports on them.
 
@@ -60,6 +74,7 @@ class Worker:
         self._cancelled: set[int] = set()
         self._lock = threading.Lock()
         self._reported = 0.0
+        self._ahead: ReadoutAhead | None = None
 
     def listen(self) -> None:
         """Read tasks until the server is gone; then leave at once, without what is unfinished."""
@@ -70,6 +85,10 @@ class Worker:
                     self._cancelled.add(message["cancel"])
                     if message["cancel"] == self._current:
                         self._cancel.set()
+            elif "rest" in message:
+                with self._lock:
+                    if self._current is None:
+                        self._stop_ahead()
             else:
                 self._tasks.put(message)
         from qrsc.media.atomic import remove_unfinished
@@ -89,8 +108,25 @@ class Worker:
                 self._cancel.clear()
                 if number in self._cancelled:
                     self._cancel.set()
+                if not self._needs_ahead(task):
+                    self._stop_ahead()
             self.report(number, "begun")
             self._do(number, task)
+            with self._lock:
+                self._current = None
+
+    def _needs_ahead(self, task: dict[str, Any]) -> bool:
+        """Whether a task needs the readout that is looked for."""
+        from qrsc.web.settings import Settings
+
+        if self._ahead is None or self._ahead.source != Path(task["source"]) or task["kind"] != "preview":
+            return False
+        return Settings.of(task["settings"]).finds
+
+    def _stop_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.stop()
+            self._ahead = None
 
     def _do(self, number: int, task: dict[str, Any]) -> None:
         from qrsc.backend.memory import is_out_of_memory
@@ -115,6 +151,10 @@ class Worker:
             self.report(number, "failed", error=text)
         else:
             self.report(number, "done", result=done)
+            if task["kind"] == "look" and self._tasks.empty():
+                from qrsc.web.readout_ahead import ReadoutAhead
+
+                self._ahead = ReadoutAhead(Path(task["source"]))
 
     def _result(self, number: int, task: dict[str, Any], paths: dict[str, str]) -> dict[str, Any]:
         from qrsc.backend.progress import Progress
@@ -137,16 +177,15 @@ class Worker:
             progress,
             lambda text: self.report(number, "note", text=in_words_of_the_page(text, paths)),
             lambda frame: self.report(number, "thumbnail", frame=frame),
+            lambda report: self.report(number, "untested", result=_in_words_of_the_page(report, paths)),
             self._cancel,
         )
         settings = Settings.of(task["settings"])
         if task["kind"] == "preview":
-            done = work.preview(source, folder, settings, watch)
+            done = work.preview(source, folder, settings, watch, self._ahead)
         else:
             done = work.run(source, folder, settings, watch, task["name"])
-        done["notes"] = [in_words_of_the_page(note, paths) for note in done["notes"]]
-        done["readout_from"] = in_words_of_the_page(done["readout_from"], paths)
-        return done
+        return _in_words_of_the_page(done, paths)
 
     def report(self, task: int | None, event: str, **content: Any) -> None:
         """One line to the server; if it is gone, so is the reason to go on."""

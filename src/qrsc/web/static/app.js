@@ -29,6 +29,8 @@ const controls = new Controls({ changed: settingsChanged, byHand: tryGamma });
 const defaults = controls.read();
 
 const chosen = () => state.clips.find((clip) => clip.key === chosenKey);
+// A preview may be shown while its readout is still being tested.
+const there = (task) => task?.state === "done" || (task?.state === "working" && task.results > 0);
 const address = (clip, kind, name) => `/clips/${clip.key}/${kind}/${clip.tasks[kind].number}/${name}`;
 
 /* ---- which clip, and which of its pictures ---- */
@@ -78,7 +80,7 @@ function refresh() {
   controls.fps = clip.info.fps || 30;
   if (clip.info.fps) controls.estimate(clip, state);
   notice(clip);
-  const ready = { clip: true, preview: clip.tasks.preview?.state === "done", run: clip.tasks.run?.state === "done" };
+  const ready = { clip: true, preview: there(clip.tasks.preview), run: there(clip.tasks.run) };
   for (const radio of document.getElementsByName("shows")) radio.disabled = !ready[radio.value];
   const wanted = shows.get(clip.key) ?? (ready.run ? "run" : ready.preview ? "preview" : "clip");
   const which = ready[wanted] && !trying ? wanted : "clip";
@@ -95,7 +97,7 @@ function notice(clip) {
     const task = clip.tasks[kind];
     const name = `${clip.key} ${kind}`;
     if (!task || announced.get(name) === task.number) continue;
-    if (task.state === "done") {
+    if (there(task)) {
       if (announced.has(name) || shows.has(clip.key)) shows.set(clip.key, kind);
       announced.set(name, task.number);
       trying = false;
@@ -113,11 +115,11 @@ async function show(clip, which) {
     if (clip.tasks.look.state === "done") player.showStill(address(clip, "look", "first.jpg"), "First frame of the clip");
     return;
   }
-  const place = address(clip, which, "result");
+  const place = `${address(clip, which, "result")}?number=${clip.tasks[which].results}`;
   if (!results.has(place)) results.set(place, fetch(place).then((answer) => (answer.ok ? answer.json() : null)));
   const result = await results.get(place);
   if (!result || chosenKey !== clip.key || trying) return;
-  player.showVideos(address(clip, which, "before"), address(clip, which, "after"), result);
+  player.showVideos(address(clip, which, "before"), `${address(clip, which, "after")}?file=${result.after}`, result);
   if (element("findings").dataset.shows === place) return;
   element("findings").dataset.shows = place;
   showFindings(result, { seek: (share) => player.seek(share * player.duration) });
@@ -152,7 +154,7 @@ function showStatus(clip) {
   element("status-line").textContent = line;
   element("status-line").toggleAttribute("data-wrong", task?.state === "failed");
   element("status-detail").textContent = detail;
-  const busy = active(task);
+  const busy = active(task) && !there(task);
   element("progress").hidden = !busy;
   const { done = 0, total } = task?.progress ?? {};
   if (total) element("progress").value = done / total;
@@ -183,8 +185,10 @@ function statusInWords(task, kind) {
   if (task.state === "waiting") return [`${thing} waits for its turn`, task.place ? `${task.place} before it` : ""];
   if (task.state === "cancelled") return [`${thing} was cancelled`, "Nothing was kept of it."];
   if (task.state === "failed") return [sentence(task.error), ""];
-  if (task.state === "done") {
-    return kind === "run" ? ["Corrected. Save it below.", ""] : ["This is the preview, by the preset Fast.", ""];
+  if (there(task)) {
+    if (kind === "run") return ["Corrected. Save it below.", ""];
+    const testing = task.state === "working" ? "Other parts of the clip are still being asked about its readout." : "";
+    return ["This is the preview, by the preset Fast.", testing];
   }
   const { stage, done, total, seconds, left } = task.progress;
   if (!stage) return [kind === "run" ? "Starting" : "Preparing the preview", ""];

@@ -150,6 +150,6 @@ function stateInWords(clip) {
     if (run.state === "working") return stage === "calibrating" || !total ? "Working" : `${Math.round((100 * done) / total)} %`;
     return run.state === "done" ? "Corrected" : WORDS[run.state];
   }
-  if (preview) return preview.state === "done" ? "Previewed" : `Preview: ${WORDS[preview.state].toLowerCase()}`;
+  if (preview) return preview.state === "done" || (preview.state === "working" && preview.results) ? "Previewed" : `Preview: ${WORDS[preview.state].toLowerCase()}`;
   return "Ready";
 }
