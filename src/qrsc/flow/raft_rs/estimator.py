@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from qrsc.backend.cuda_graphs import Graphs
 from qrsc.backend.fallback import fallback_of, in_float32, joined
+from qrsc.backend.kernels import given_up
 from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
 from qrsc.flow.raft_rs.certainty import confidence
 from qrsc.flow.raft_rs.network import MULTIPLE, FlowNetwork, NetworkSize
@@ -140,7 +141,8 @@ class NeuralFlow:
             self._graphs.clear()
 
     def _told(self, found: Tensor, frames: Tensor) -> ConfidentFlows:
-        self.fallback = joined(in_float32(frames.dtype), fallback_of(self._graphs) if frames.is_cuda else None)
+        recorded = fallback_of(self._graphs) if frames.is_cuda else None
+        self.fallback = joined(in_float32(frames.dtype), recorded, given_up() if frames.is_cuda else None)
         forward, backward = found[:, :2].chunk(2)
         return ConfidentFlows(FlowPair(forward.clone(), backward.clone()), *found[:, 2:].chunk(2))
 
