@@ -10,8 +10,6 @@ from torch import Tensor
 
 from qrsc.image import blur, blur_kernels, fill_kernels, pyramid_fill
 
-EXACT = {"atol": 2e-6, "rtol": 1e-5}
-
 
 def noise(*shape: int) -> Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape)))
@@ -22,9 +20,11 @@ def blurs() -> None:
         values = noise(2, *size)[None]
         for step in (1, 2):  # not farther than the picture is high
             found = blur_kernels.triangle_blur(values, 1, step)
-            torch.testing.assert_close(found, blur._plain_binomial(values, step), **EXACT)
-        torch.testing.assert_close(blur_kernels.triangle_blur(values, 3), blur._plain_triangle(values), **EXACT)
-        torch.testing.assert_close(blur_kernels.box_mean(values, 5), blur._plain_box(values, 5), **EXACT)
+            torch.testing.assert_close(found, blur._plain_binomial(values, step), atol=2e-6, rtol=1e-5)
+        torch.testing.assert_close(
+            blur_kernels.triangle_blur(values, 3), blur._plain_triangle(values), atol=2e-6, rtol=1e-5
+        )
+        torch.testing.assert_close(blur_kernels.box_mean(values, 5), blur._plain_box(values, 5), atol=2e-6, rtol=1e-5)
 
 
 def filling() -> None:
@@ -32,9 +32,12 @@ def filling() -> None:
         values, weight = noise(2, 2, *size), noise(2, 1, *size) * (noise(2, 1, *size[::-1]).mT > 0.5)
         weight[1] = 0.0
         torch.testing.assert_close(
-            pyramid_fill._filled_by_kernels(values, weight), pyramid_fill.plainly_filled(values, weight), **EXACT
+            pyramid_fill._filled_by_kernels(values, weight),
+            pyramid_fill.plainly_filled(values, weight),
+            atol=2e-6,
+            rtol=1e-5,
         )
-        torch.testing.assert_close(fill_kernels.halved(values), pyramid_fill._halved(values), **EXACT)
+        torch.testing.assert_close(fill_kernels.halved(values), pyramid_fill._halved(values), atol=2e-6, rtol=1e-5)
 
 
 if __name__ == "__main__":

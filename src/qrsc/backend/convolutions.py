@@ -5,43 +5,49 @@ Only for convolutions whose weights have the dtype of the features, as in networ
 
 from __future__ import annotations
 
-from typing import overload
+import copy
+from collections.abc import Hashable
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from qrsc.backend.kernels import by_kernel, usable
 
+Network = TypeVar("Network", bound=nn.Module)
 
-def rectified(features: Tensor, layer: nn.Conv2d) -> Tensor:
-    """A convolution of `[B, C, h, w]` and a ReLU, by one call of cuDNN where it can."""
 
-    def kernel() -> Tensor:
-        given = features.contiguous(memory_format=torch.channels_last), layer.weight, layer.bias
-        return torch.cudnn_convolution_relu(*given, layer.stride, layer.padding, layer.dilation, layer.groups)  # type: ignore[arg-type]  # tuples, not strings
+def rectified(features: Tensor, layer: nn.Module) -> Tensor:
+    """A convolution of `[B, C, h, w]` and a ReLU.
 
-    if not _fitting(features, layer):
+    cuDNN can do both in one call, which reads its result before it is written, with a factor of 0: not taken here,
+    since memory that was in use may hold what is not a number.
+    """
+    bias = _bias(features, layer)
+    if bias is None or not usable(features, bias):
         return F.relu(layer(features))
-    return by_kernel("convolutions with ReLU", kernel, lambda: F.relu(layer(features)), features, layer.weight)
+    return after(_without_bias(features, layer), bias, slope=0.0)[0]
 
 
-@overload
-def convolved(features: Tensor, layer: nn.Conv2d, skip: Tensor | None = None) -> Tensor: ...
-@overload
-def convolved(features: Tensor, layer: nn.Conv2d, skip: Tensor | None = None, *, both: bool) -> tuple[Tensor, ...]: ...
-def convolved(
-    features: Tensor, layer: nn.Conv2d, skip: Tensor | None = None, *, both: bool = False
-) -> Tensor | tuple[Tensor, ...]:
-    """A convolution of `[B, C, h, w]` with a skip connection; with `both`, that and its ReLU."""
-    if not _fitting(features, layer) or not usable(features, layer.weight):
-        found = layer(features)
-        found = found if skip is None else skip + found
-        return (found, F.relu(found)) if both else found
-    assert layer.bias is not None  # by `_fitting`
-    raw = F.conv2d(features, layer.weight, None, layer.stride, layer.padding, layer.dilation, layer.groups)
-    results = after(raw, layer.bias, skip, 0.0 if both else None, both)
-    return results if both else results[0]
+def convolved(features: Tensor, layer: nn.Module, skip: Tensor | None = None) -> Tensor:
+    """A convolution of `[B, C, h, w]`, with a skip connection of the result's shape."""
+    bias = _bias(features, layer)
+    if bias is None or not usable(features, bias):
+        found: Tensor = layer(features)
+        return found if skip is None else skip + found
+    return after(_without_bias(features, layer), bias, skip)[0]
+
+
+def convolved_both(features: Tensor, layer: nn.Module, skip: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """As `convolved`, and the ReLU of that."""
+    bias = _bias(features, layer)
+    if bias is None or not usable(features, bias):
+        found = convolved(features, layer, skip)
+        return found, F.relu(found)
+    found, positive = after(_without_bias(features, layer), bias, skip, both=True)
+    return found, positive
 
 
 def after(
@@ -64,14 +70,13 @@ def after(
     return by_kernel("bias and ReLU", kernel, lambda: plainly_after(*given), features, bias)
 
 
-def gated(features: Tensor, layer: nn.Conv2d, state: Tensor) -> Tensor:
+def gated(features: Tensor, layer: nn.Module, state: Tensor) -> Tensor:
     """The next state `[B, C, h, w]` of a gated unit, whose candidate and gate a convolution finds together."""
-    if not _fitting(features, layer) or not usable(features, layer.weight):
+    bias = _bias(features, layer)
+    if bias is None or not usable(features, bias, state):
         candidate, gate = layer(features).chunk(2, dim=1)
         return torch.lerp(state, torch.tanh(candidate), torch.sigmoid(gate))
-    bias = layer.bias
-    assert bias is not None  # by `_fitting`
-    raw = F.conv2d(features, layer.weight, None, layer.stride, layer.padding, layer.dilation, layer.groups)
+    raw = _without_bias(features, layer)
 
     def kernel() -> Tensor:
         from qrsc.backend import pointwise_kernels
@@ -98,5 +103,30 @@ def plainly_gated(features: Tensor, bias: Tensor, state: Tensor) -> Tensor:
     return torch.lerp(state, torch.tanh(candidate).to(state.dtype), torch.sigmoid(gate).to(state.dtype))
 
 
-def _fitting(features: Tensor, layer: nn.Conv2d) -> bool:
-    return features.dtype == layer.weight.dtype and layer.bias is not None and layer.padding_mode == "zeros"
+def _bias(features: Tensor, layer: nn.Module) -> Tensor | None:
+    """The bias of a convolution if it can be applied afterwards: in one dtype with features and weights."""
+    assert isinstance(layer, nn.Conv2d)
+    return layer.bias if features.dtype == layer.weight.dtype and layer.padding_mode == "zeros" else None
+
+
+def _without_bias(features: Tensor, layer: nn.Module) -> Tensor:
+    assert isinstance(layer, nn.Conv2d)
+    return F.conv2d(features, layer.weight, None, layer.stride, layer.padding, layer.dilation, layer.groups)
+
+
+# --- networks in half precision ---
+
+
+def in_half_precision(network: Network) -> Network:
+    """A copy with convolutions and linear layers in bfloat16, for autocast: else each call converts all of them."""
+    with torch.inference_mode(False):
+        quick = copy.deepcopy(network)
+        for layer in quick.modules():
+            if isinstance(layer, (_ConvNd, nn.Linear)):
+                layer.to(torch.bfloat16)
+    return quick
+
+
+def state_of(network: nn.Module) -> Hashable:
+    """Something that changes whenever the parameters of a network are changed or replaced."""
+    return tuple((each.data_ptr(), -1 if each.is_inference() else each._version) for each in network.parameters())

@@ -10,9 +10,10 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 256
+SIZES = ["height", "width", "small_height", "small_width", "size"]
 
 
-@triton.jit(do_not_specialize=["height", "width", "small_height", "small_width", "size"])  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=SIZES)  # type: ignore[untyped-decorator]  # Triton has no types
 def _halve_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     fine,  # [P, H, W]
     coarse,  # [P, h, w], h = ceil(H / 2)
@@ -39,7 +40,7 @@ def _halve_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     tl.store(coarse + place, total / ((right - left) * (bottom - top)).to(tl.float32), mask=known)
 
 
-@triton.jit(do_not_specialize=["height", "width", "small_height", "small_width", "size"])  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=SIZES)  # type: ignore[untyped-decorator]  # Triton has no types
 def _fill_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     level,  # [B, C + 1, H, W], totals, then their weight
     filled,  # [B, C, h, w], of the next coarser level

@@ -16,7 +16,6 @@ from qrsc.flow.raft_rs.evidence import exchanged, plainly_around, plainly_fine
 from qrsc.flow.raft_rs.update import plainly_enlarged
 
 GENERATOR = torch.Generator().manual_seed(0)
-EXACT = {"atol": 2e-5, "rtol": 1e-5}
 
 
 def noise(*shape: int) -> Tensor:
@@ -30,7 +29,7 @@ def correlations() -> None:
     flow[:, :, 0, 0], flow[0, 0, 1, 1] = 1e9, float(flow[0, 0, 1, 1].round())
     expected = plainly_around(pyramid, flow, 4, torch.float32)
     found = step_kernels.evidence_around(pyramid, flow, 4, expected.shape[1], torch.float32)
-    torch.testing.assert_close(found, expected, **EXACT)
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
     assert found.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -48,7 +47,10 @@ def upsampling() -> None:
     for factor in (2, 4):
         values, weights = 10.0 * noise(2, 4, 5, 7), 8.0 * noise(2, 9 * factor**2, 5, 7)
         torch.testing.assert_close(
-            step_kernels.enlarged(values, weights, factor), plainly_enlarged(values, weights, factor), **EXACT
+            step_kernels.enlarged(values, weights, factor),
+            plainly_enlarged(values, weights, factor),
+            atol=2e-5,
+            rtol=1e-5,
         )
 
 
@@ -58,10 +60,10 @@ def convolutions() -> None:
         found, expected = (of(features, bias, *given) for of in (pointwise_kernels.after, plainly_after))
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(one, other, **EXACT)
+            torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-5)
     state = torch.tanh(skip[:, :6])
-    found, expected = (of(features, bias, state) for of in (pointwise_kernels.gated, plainly_gated))
-    torch.testing.assert_close(found, expected, **EXACT)
+    after, wanted = (of(features, bias, state) for of in (pointwise_kernels.gated, plainly_gated))
+    torch.testing.assert_close(after, wanted, atol=2e-5, rtol=1e-5)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from qrsc.backend.convolutions import in_half_precision
 from qrsc.backend.cuda_graphs import Graphs
 from qrsc.backend.fallback import fallback_of, in_float32, joined
 from qrsc.backend.kernels import given_up
@@ -189,15 +189,6 @@ class EncodedFrames(NamedTuple):
 
     frame: Tensor
     parts: tuple[Tensor, ...] | None
-
-
-def in_half_precision(network: FlowNetwork) -> FlowNetwork:
-    """A copy whose convolutions are in bfloat16, for autocast: otherwise each call converts all of them."""
-    quick = copy.deepcopy(network)
-    for layer in quick.modules():
-        if isinstance(layer, nn.Conv2d):
-            layer.to(torch.bfloat16)
-    return quick
 
 
 def suitable_scale(frames: Tensor, thorough: bool = False) -> float:

@@ -218,4 +218,3 @@ def standardised_in_float32(features: Tensor) -> Tensor:
     """`standardised` without autocast."""
     with torch.autocast(features.device.type, enabled=False):
         return standardised(features)
-

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 
-@triton.jit(do_not_specialize=["cells", "width", "rows", "columns", "scale", "first"])  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["cells", "width", "rows", "columns", "scale", "first"])  # type: ignore[untyped-decorator]  # no types
 def _look_up_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     volume,  # [B h w, rows, columns]
     flow,  # [B, 2, h, w], in cells
@@ -93,7 +93,7 @@ def evidence_around(pyramid: list[Tensor], flow: Tensor, radius: int, channels: 
     return result.permute(0, 3, 1, 2)
 
 
-@triton.jit(do_not_specialize=["cells", "height", "width", "total"])  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["cells", "height", "width", "total"])  # type: ignore[untyped-decorator]  # no types
 def _moved_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     features,  # [B, h, w, C], of the other frames
     flow,  # [B, 2, h, w], in pixels
@@ -129,7 +129,7 @@ def _moved_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     tl.store(target, found.to(result.dtype.element_ty), mask=known[:, None] & (channel < C))
 
 
-@triton.jit(do_not_specialize=["height", "width"])  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["height", "width"])  # type: ignore[untyped-decorator]  # no types
 def _nearby_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     source,  # [B, h, w, C]
     moved,  # [B, h, w, C]
@@ -162,7 +162,7 @@ def _nearby_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         tl.store(result + (row + x) * CHANNELS + tap, product.to(result.dtype.element_ty), mask=known)
 
 
-@triton.jit(do_not_specialize=["images", "cells", "height", "width", "first", "stride_image", "stride_row", "stride_channel", "stride_column"])  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["images", "cells", "height", "width", "first"])  # type: ignore[untyped-decorator]  # no types
 def _pixels_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     frames,  # [B, 3, 4 h, 4 w], any strides; the other frame of each has the number of `turned`
     flow,  # [B, 2, h, w], in pixels
@@ -253,7 +253,7 @@ def fine_evidence(
     return result.permute(0, 3, 1, 2)
 
 
-@triton.jit(do_not_specialize=["height", "width"])  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["height", "width"])  # type: ignore[untyped-decorator]  # no types
 def _enlarged_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     values,  # [B, C, h, w]
     weights,  # [B, h, w, 9 FACTOR FACTOR]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qrsc.backend.convolutions import convolved, gated, rectified
+from qrsc.backend.convolutions import convolved_both, gated, rectified
 from qrsc.backend.kernels import by_kernel
 
 OUTPUTS = 4  # dx, dy, and the two numbers of their uncertainty; see qrsc.flow.raft_rs.certainty
@@ -61,13 +61,14 @@ class Update(nn.Module):
             outputs: `[B, 4, h, w]`: the change of the flow, then its uncertainty.
         """
         motion = rectified(rectified(evidence, self.from_evidence), self.motion)
-        x, positive = convolved(torch.cat([state, context, motion], dim=1), self.mix, both=True)
-        for _, first, _, second in self.blocks:  # type: ignore[misc]  # a sequence of sequences
-            x, positive = convolved(rectified(positive, first), second, x, both=True)
+        x, positive = convolved_both(torch.cat([state, context, motion], dim=1), self.mix)
+        for block in self.blocks:
+            _, first, _, second = block.children()
+            x, positive = convolved_both(rectified(positive, first), second, x)
         state = gated(positive, self.gate, state)
         first, _, last = self.head
-        assert isinstance(first, nn.Conv2d)
-        return state, last(rectified(state, first))
+        outputs: Tensor = last(rectified(state, first))
+        return state, outputs
 
 
 class Upsampler(nn.Module):
@@ -83,7 +84,6 @@ class Upsampler(nn.Module):
     def forward(self, values: Tensor, state: Tensor) -> Tensor:
         """Upsample `[B, C, h, w]` to `[B, C, factor h, factor w]`, float32; values are not scaled."""
         first, _, last = self.weights
-        assert isinstance(first, nn.Conv2d)
         weights = last(rectified(state, first))
 
         def kernel() -> Tensor:
