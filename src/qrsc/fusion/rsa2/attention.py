@@ -31,7 +31,8 @@ class WindowAttention(nn.Module):
         batch, frames, height, width, channels = tokens.shape
         side, shift = self.window, self.shift
         below, right = (-(height + shift)) % side, (-(width + shift)) % side
-        tokens = F.pad(tokens, (0, 0, shift, right, shift, below))
+        if shift or below or right:  # padding by nothing would still copy
+            tokens = F.pad(tokens, (0, 0, shift, right, shift, below))
         rows, columns = tokens.shape[2] // side, tokens.shape[3] // side
         tokens = tokens.reshape(batch * frames, rows, side, columns, side, channels).transpose(2, 3)
         windows = tokens.reshape(-1, side * side, channels)  # [B T rows columns, side^2, C]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -70,8 +72,8 @@ class AdaCofHead(nn.Module):
         own, common = self.gather.weight.chunk(2, 1)
         count = pictures.valid.shape[1]
         apart = each.reshape(-1, count, *each.shape[1:])
-        # On a GPU `mean` takes 0.35 ms for this at 1920 x 1088, three times as long as adding.
-        mean = sum(apart.unbind(1)) / count if fast(each) else apart.mean(1)  # [B, C, H / 2, W / 2]
+        # `mean` took 0.35 ms for this on an H200, at 1920 x 1088.
+        mean = reduce(torch.add, apart.unbind(1)) / count if fast(each) else apart.mean(1)  # [B, C, H / 2, W / 2]
         shared = F.conv2d(mean, common, self.gather.bias).unsqueeze(1)
         gathered = F.conv2d(each, own)
         gathered = gathered.reshape(-1, count, *gathered.shape[1:]) + shared
