@@ -13,9 +13,10 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 1024
+MOST = 2**30  # numbers; places are 32-bit, whose remainders are much faster
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["size"])  # type: ignore[untyped-decorator]  # no types
 def _after_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     features,  # [S, C]
     bias,  # [C]
@@ -24,13 +25,13 @@ def _after_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     rectified,  # [S, C]; not written without BOTH
     size,  # S C
     slope,
-    C: tl.constexpr,
+    C,
     SKIP: tl.constexpr,
     RECTIFY: tl.constexpr,
     BOTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     values = tl.load(features + place, mask=there, other=0.0).to(tl.float32)
     values += tl.load(bias + place % C, mask=there, other=0.0).to(tl.float32)
@@ -48,6 +49,8 @@ def _after_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
 def after(features: Tensor, bias: Tensor, skip: Tensor | None, slope: float | None, both: bool) -> tuple[Tensor, ...]:
     """As `qrsc.backend.convolutions.plainly_after`."""
     last = torch.channels_last
+    if features.numel() > MOST:
+        raise ValueError(f"more than {MOST} numbers in features {tuple(features.shape)}")
     features = features.contiguous(memory_format=last)
     skip = None if skip is None else skip.to(features.dtype).contiguous(memory_format=last)
     result = torch.empty_like(features, memory_format=last)
@@ -70,17 +73,17 @@ def after(features: Tensor, bias: Tensor, skip: Tensor | None, slope: float | No
     return (result, rectified) if both else (result,)
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["size"])  # type: ignore[untyped-decorator]  # no types
 def _gate_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     features,  # [S, 2 C]
     bias,  # [2 C]
     state,  # [S, C]
     result,  # [S, C]
     size,  # S C
-    C: tl.constexpr,
+    C,
     BLOCK: tl.constexpr,
 ):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     channel = place % C
     source = 2 * place - channel  # twice the first channel of the pixel, and the channel
@@ -97,6 +100,8 @@ def _gate_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
 def gated(features: Tensor, bias: Tensor, state: Tensor) -> Tensor:
     """As `qrsc.backend.convolutions.plainly_gated`."""
     last = torch.channels_last
+    if features.numel() > MOST:
+        raise ValueError(f"more than {MOST} numbers in features {tuple(features.shape)}")
     features, state = (each.contiguous(memory_format=last) for each in (features, state))
     result = torch.empty_like(state, memory_format=last)
     launch: Any = _gate_kernel[(triton.cdiv(state.numel(), BLOCK),)]
