@@ -24,12 +24,15 @@ import torch.nn.functional as F
 from pipeline_speed import GAMMA, clip
 from torch import Tensor
 
+from qrsc.backend.kernels import without_kernels
 from qrsc.flow.raft_rs import encoder as encoders
 from qrsc.flow.raft_rs.estimator import NeuralFlow, load_network
+from qrsc.fusion.coherent import CoherentFusion
 from qrsc.fusion.networks import NetworkFusion, shipped_fusion
 from qrsc.fusion.networks import load_network as load_fusion_network
 from qrsc.names import parse_size
-from qrsc.pipeline import Corrector, warping
+from qrsc.pipeline import Corrector, TimedFrame, warping
+from qrsc.pipeline.align import uncorrected
 from qrsc.pipeline.recorded import Steps
 from qrsc.timing import Readout
 from qrsc.warp import invert, invert_field
@@ -131,6 +134,63 @@ def flows(size: tuple[int, int]) -> None:
         print(f"    {name}: {50.0 * (time.perf_counter() - started):.2f} ms")
 
 
+def kernels(size: tuple[int, int]) -> None:
+    """Everything with our newer kernels, against the same without: flow, motion, warp and fusion, on one clip."""
+    first, second, third = (frame[None] for frame in clip(size, 3, CUDA))
+    network = load_network("raft-rs")
+
+    def flow() -> Tensor:
+        estimator = NeuralFlow(network, filled=True, graphs=False)
+        found = estimator.confident(first, second)
+        print(f"      fallback {estimator.fallback}")
+        return torch.cat([found.flows.forward, found.forward_confidence], 1)
+
+    quick = flow()
+    with without_kernels():
+        slow = flow()
+    away = (quick - slow).abs()
+    print(
+        f"    flow: {float(away[:, :2].mean()):.4f} px on average, {float(away[:, :2].max()):.3f} at most", flush=True
+    )
+    print(f"    confidence: {float(away[:, 2:].mean()):.4f} on average")
+    frames = torch.stack([first, second, third], 1)
+    aligned = uncorrected(frames, [0.0, 1.0, 2.0], 1, 0.35, Readout(GAMMA))
+    for name in ("rsa2-lite", "rsa2", "coherent"):
+        results = []
+        for recorded in (False, True):
+            fusion: Any = CoherentFusion()
+            if name != "coherent":
+                interpolation = shipped_fusion(name).interpolation
+                made = load_fusion_network(name)
+                fusion = NetworkFusion(made, interpolation=interpolation, graphs=recorded)
+            results.append([fusion(aligned).image for _ in range(3)][-1])
+            if name != "coherent":
+                print(f"      fallback {fusion.fallback}")
+        with without_kernels():
+            expected = fusion(aligned).image if name == "coherent" else NetworkFusion(made, graphs=False)(aligned).image
+        for each in results:
+            print(f"    {name}: {decibels(each, expected):.1f} dB from the same without kernels", flush=True)
+
+
+def slow_motion(size: tuple[int, int]) -> None:
+    """What an input frame costs at eight instants and at one."""
+    frames = clip(size, COUNT, CUDA)
+    for fusion in ("rsa2-lite", "none"):
+        corrector = Corrector(Readout(GAMMA), fusion=fusion, field_scale=0.5)
+        spent = {}
+        for count in (1, 8):
+            for _ in range(2):  # the second time everything is recorded
+                torch.cuda.synchronize()
+                started = time.perf_counter()
+                made = sum(
+                    1 for _ in corrector.between((TimedFrame(frame, float(i)) for i, frame in enumerate(frames)), count)
+                )
+                torch.cuda.synchronize()
+                spent[count] = 1e3 * (time.perf_counter() - started) / COUNT
+            print(f"    {fusion} x {count}: {spent[count]:.1f} ms per input frame, {made} pictures", flush=True)
+        print(f"    {fusion}: {spent[8] / spent[1]:.2f} times as long")
+
+
 def steps(size: tuple[int, int]) -> None:
     """Whole clips: recorded against launched one by one."""
     frames = torch.stack(clip(size, COUNT, CUDA))
@@ -188,7 +248,7 @@ def _attempt(work: Callable[[], Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", default="640x480")
-    parser.add_argument("--checks", nargs="+", default=["normalisation", "inversion", "flows", "steps", "captured"])
+    parser.add_argument("--checks", nargs="+", default=["kernels", "flows", "steps", "slow_motion"])
     parser.add_argument("--seconds", type=float, default=100.0, help="end after this time")
     options = parser.parse_args()
     if not torch.cuda.is_available():

@@ -37,6 +37,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from qrsc.backend import device as gpu
 from qrsc.backend import opencv
+from qrsc.backend.kernels import given_up, without_kernels
 from qrsc.flow.raft_rs import encoder
 from qrsc.names import parse_size
 from qrsc.pipeline import Corrector
@@ -371,10 +372,13 @@ def main() -> None:
                 measure = partial(on_gpu if cuda else on_cpu, CASES[case], parse_size(size), device, options.details)
                 found = _attempt(measure)
                 if found is None and cuda:
-                    print("    once more, without the Triton kernels of flow and warp", flush=True)
+                    print("    once more, without the Triton kernels", flush=True)
                     case += ", without kernels"
-                    with patch.object(encoder, "TRITON", False), patch.object(invert, "TRITON", False):
+                    older = patch.object(encoder, "TRITON", False), patch.object(invert, "TRITON", False)
+                    with older[0], older[1], without_kernels():
                         found = _attempt(measure)
+                if given_up():
+                    print(f"    fallback: {given_up()}", flush=True)
             cells = ["failed"] * len(COLUMNS) if found is None else [_cell(of(found)) for of in COLUMNS.values()]
             rows.append(f"| {size} | {case} | {' | '.join(cells)} |")
             print(rows[-1], flush=True)

@@ -93,3 +93,4 @@ def test_triton_kernels_in_interpreter_mode_are_what_torch_makes_of_the_same() -
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("torch.") == 3
     assert done.stdout.count("windows") == 2
+    assert done.stdout.count("as PyTorch") == 2

@@ -108,13 +108,14 @@ def test_it_costs_at_most_40_gflop_for_a_vga_frame() -> None:
 
 def test_kernels_keep_plain_colours_and_can_shift() -> None:
     generator = torch.Generator().manual_seed(0)
-    plain = torch.full((2, 3, 6, 7), 0.3)
-    kernels = torch.randn(2, 9, 6, 7, generator=generator)
-    torch.testing.assert_close(filter_pictures(plain, kernels), plain)
-    picture = torch.rand(1, 3, 6, 7, generator=generator)
-    shift = torch.zeros(1, 9, 6, 7)
+    plain = torch.full((2, 3, 8, 12), 0.3)
+    kernels = torch.randn(2, 9, 8, 12, generator=generator)
+    torch.testing.assert_close(filter_pictures(plain, F.pixel_unshuffle(kernels, 4), 3), plain)
+    picture = torch.rand(1, 3, 8, 12, generator=generator)
+    shift = torch.zeros(1, 9, 8, 12)
     shift[:, 4], shift[:, 5] = -1.0, 1.0  # the pixel to the right in place of this one
-    torch.testing.assert_close(filter_pictures(picture, shift)[..., :-1], picture[..., 1:])
+    found = filter_pictures(picture, F.pixel_unshuffle(shift, 4), 3)
+    torch.testing.assert_close(found[..., :-1], picture[..., 1:])
 
 
 def test_tiles_have_no_seams() -> None:

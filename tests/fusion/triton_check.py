@@ -9,7 +9,10 @@ import torch
 
 from qrsc.fusion.adacof.kernels import adacof_backward, adacof_forward
 from qrsc.fusion.adacof.operator import loop_backward, loop_forward
-from qrsc.fusion.rsa2.attention import attend
+from qrsc.fusion.lite import filter_kernels
+from qrsc.fusion.lite.network import STRIDE, plainly_filtered
+from qrsc.fusion.rsa2 import token_kernels
+from qrsc.fusion.rsa2.attention import attend, plainly_attended, plainly_normalised
 from qrsc.fusion.rsa2.window_kernels import attend_windows
 
 
@@ -34,7 +37,34 @@ def largest_differences(
     return differences
 
 
+def of_tokens() -> None:
+    """Layer norm, and attention over frames."""
+    generator = torch.Generator().manual_seed(0)
+    given, change = (2.0 + torch.randn(2, 3, 5, 9, 24, generator=generator) for _ in range(2))
+    weight, bias = torch.randn(2, 24, generator=generator)
+    for added in (None, change):
+        found, expected = (
+            of(given, added, weight, bias, 1e-5) for of in (token_kernels.normalised, plainly_normalised)
+        )
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    qkv = 3.0 * torch.randn(2, 3, 3, 7, 3, 2, 12, generator=generator)
+    torch.testing.assert_close(token_kernels.attend_frames(qkv), plainly_attended(qkv), atol=1e-5, rtol=1e-5)
+
+
+def filtering() -> None:
+    """Kernels for each pixel, of a layer with other channels after them."""
+    generator = torch.Generator().manual_seed(0)
+    pictures = torch.rand(2, 3, 8, 12, generator=generator)
+    found = torch.randn(2, 9 * STRIDE**2 + 5, 2, 3, generator=generator)
+    quick = filter_kernels.filtered(pictures, found, 3, STRIDE)
+    torch.testing.assert_close(quick, plainly_filtered(pictures, found, 3), atol=1e-5, rtol=1e-5)
+
+
 if __name__ == "__main__":
+    for case in (of_tokens, filtering):
+        case()
+        print("as PyTorch:", case.__name__)  # noqa: T201  # a script's output
     for dtype, taps, dilation, to_frames, most in (
         (torch.float32, 5, 1, False, 1e-5),
         (torch.float32, 3, 2, True, 1e-5),

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -51,3 +57,12 @@ def test_median_filter_is_the_same_by_opencv_and_by_torch(side: int) -> None:
     single = torch.zeros(1, 1, 9, 9)
     single[0, 0, 4, 4] = 1.0
     assert float(median_filter(single, side).max()) == 0.0
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_triton_kernels_are_what_torch_makes_of_the_same() -> None:
+    program = Path(__file__).with_name("kernel_check.py")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("as PyTorch") == 2

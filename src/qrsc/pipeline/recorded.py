@@ -22,17 +22,12 @@ from qrsc.motion.along_path import own_motion
 from qrsc.motion.camera_path import KNOTS, CameraPath, PathOfFrame, PathTable
 from qrsc.motion.fill import TrustedFlow
 from qrsc.motion.path_fit import (
-    ROUNDS,
     PathEquations,
-    System,
     equations_between,
-    first_round,
     fit_path,
+    fit_with,
     layout_of,
-    next_round,
-    path_of,
     period_of,
-    solve,
     spline_range,
 )
 from qrsc.motion.trajectory import Trajectory
@@ -102,33 +97,23 @@ class Steps:
     # --- with each frame ---
 
     def path(self, equations: Sequence[PathEquations], like: Tensor) -> CameraPath:
-        """The camera path; see `fit_path`. The linear equations of each round are solved outside of the records."""
-        graphs = self._recorder(self._of_frames, equations[0].shift)
-        if graphs is None:
-            return fit_path(equations, like)
-        layout, kind = layout_of(equations), like.new_empty(0)
+        """The camera path; see `fit_path`."""
+        layout = layout_of(equations)
         firsts = tuple(each.first - layout.first for each in equations)
 
-        def begin(*parts: Tensor) -> tuple[Tensor, ...]:
+        def run(*parts: Tensor) -> tuple[Tensor, ...]:
             given = [
                 PathEquations(first, *parts[_PARTS * number : _PARTS * (number + 1)])
                 for number, first in enumerate(firsts)
             ]
-            system, matrix, right = first_round(layout, given)
-            return *system, matrix, right
-
-        def go_on(*given: Tensor) -> tuple[Tensor, ...]:
-            return next_round(layout, System(*given[:4]), *given[4:])
-
-        def end(solution: Tensor, perspective: Tensor) -> tuple[Tensor, ...]:
-            path = path_of(layout, solution, perspective, kind)
+            path = fit_with(layout, given, like.new_empty(0))
             return path.knots, *path.tabulated
 
-        *system, matrix, right = graphs(begin, ("path", firsts), *(part for each in equations for part in each[1:]))
-        perspective = torch.zeros_like(right[:, 0])
-        for _ in range(ROUNDS - 1):
-            perspective, matrix, right = graphs(go_on, ("round", firsts), *system, solve(matrix, right), perspective)
-        knots, table, perspective = graphs(end, ("end", firsts, like.dtype), solve(matrix, right), perspective)
+        graphs = self._recorder(self._of_frames, equations[0].shift)
+        if graphs is None:
+            return fit_path(equations, like)
+        given = (part for each in equations for part in each[1:])
+        knots, table, perspective = graphs(run, ("path", firsts, like.dtype), *given)
         return CameraPath(knots, layout.first, perspective, PathTable(table, perspective))
 
     def own_motion(

@@ -66,12 +66,13 @@ def test_frames_encoded_once_give_the_flows_of_the_pair(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-def test_normalisation_by_triton_kernels_is_what_torch_makes_of_it() -> None:
-    program = Path(__file__).with_name("norm_check.py")
+@pytest.mark.parametrize(("name", "cases"), [("norm_check.py", 3), ("step_check.py", 4)])
+def test_triton_kernels_are_what_torch_makes_of_the_same(name: str, cases: int) -> None:
+    program = Path(__file__).with_name(name)
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("as PyTorch") == 3
+    assert done.stdout.count("as PyTorch") == cases
 
 
 def test_exchanged_frames_give_exchanged_flows(network: FlowNetwork) -> None:

@@ -55,17 +55,24 @@ def global_match(source: Tensor, target: Tensor, sharpness: Tensor) -> tuple[Ten
     return place.transpose(1, 2).reshape(batch, 2, height, width) - grid, log_probability
 
 
-def correlation_pyramid(source: Tensor, target: Tensor, levels: int) -> list[Tensor]:
+def correlation_pyramid(
+    source: Tensor, target: Tensor, levels: int, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
     """The correlation of every cell with every cell of the other frame, and with blocks of cells of doubling size.
 
+    Args:
+        source, target: `[B, C, h, w]`.
+        levels: number of sizes of blocks.
+        dtype: of the features that are multiplied, and of the result; sums are float32.
+
     Returns:
-        `levels` tensors `[B h w, 1, h / 2**l, w / 2**l]`, float32.
+        `levels` tensors `[B h w, 1, h / 2**l, w / 2**l]`.
     """
     pyramid = []
     for level in range(levels):
         # The mean of correlations is the correlation with the mean: pooling features costs far less than the volume.
         target = target if level == 0 else F.avg_pool2d(target, 2, ceil_mode=True)
-        pyramid.append(_all_pairs(source, target).reshape(-1, 1, *target.shape[-2:]))
+        pyramid.append(_all_pairs(source, target, dtype).reshape(-1, 1, *target.shape[-2:]))
     return pyramid
 
 
@@ -118,7 +125,10 @@ def local_correlation(source: Tensor, target: Tensor, flow: Tensor, radius: int)
     return torch.cat(bands, dim=-1).permute(0, 3, 1, 2)
 
 
-def _all_pairs(source: Tensor, target: Tensor) -> Tensor:
+def _all_pairs(source: Tensor, target: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Correlation of all pairs of cells, `[B, h w, h' w']`; standard deviation 1 for unrelated features of scale 1."""
+    if dtype != torch.float32:  # the features are scaled instead of the products, without a second volume
+        source = (source * source.shape[1] ** -0.5).to(dtype)
+        return source.flatten(2).transpose(1, 2) @ target.to(dtype).flatten(2)
     products = source.flatten(2).transpose(1, 2) @ target.flatten(2)
     return products.mul(source.shape[1] ** -0.5)

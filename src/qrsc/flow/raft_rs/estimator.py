@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from qrsc.backend.convolutions import in_half_precision
 from qrsc.backend.cuda_graphs import Graphs
 from qrsc.backend.fallback import fallback_of, in_float32, joined
+from qrsc.backend.kernels import given_up
 from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
 from qrsc.flow.raft_rs.certainty import confidence
 from qrsc.flow.raft_rs.network import MULTIPLE, FlowNetwork, NetworkSize
@@ -140,7 +141,8 @@ class NeuralFlow:
             self._graphs.clear()
 
     def _told(self, found: Tensor, frames: Tensor) -> ConfidentFlows:
-        self.fallback = joined(in_float32(frames.dtype), fallback_of(self._graphs) if frames.is_cuda else None)
+        recorded = fallback_of(self._graphs) if frames.is_cuda else None
+        self.fallback = joined(in_float32(frames.dtype), recorded, given_up() if frames.is_cuda else None)
         forward, backward = found[:, :2].chunk(2)
         return ConfidentFlows(FlowPair(forward.clone(), backward.clone()), *found[:, 2:].chunk(2))
 
@@ -187,15 +189,6 @@ class EncodedFrames(NamedTuple):
 
     frame: Tensor
     parts: tuple[Tensor, ...] | None
-
-
-def in_half_precision(network: FlowNetwork) -> FlowNetwork:
-    """A copy whose convolutions are in bfloat16, for autocast: otherwise each call converts all of them."""
-    quick = copy.deepcopy(network)
-    for layer in quick.modules():
-        if isinstance(layer, nn.Conv2d):
-            layer.to(torch.bfloat16)
-    return quick
 
 
 def suitable_scale(frames: Tensor, thorough: bool = False) -> float:

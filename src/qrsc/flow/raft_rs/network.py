@@ -20,17 +20,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from qrsc.flow.raft_rs.correlation import (
-    correlation_pyramid,
-    global_match,
-    local_correlation,
-    look_up,
-    sample_at,
-    standardised,
-)
+from qrsc.backend.kernels import usable
+from qrsc.flow.raft_rs.correlation import correlation_pyramid, global_match, standardised
 from qrsc.flow.raft_rs.encoder import Encoder
-from qrsc.flow.raft_rs.update import Update, Upsampler, aligned, gather_evidence
-from qrsc.warp import pixel_grid
+from qrsc.flow.raft_rs.evidence import evidence_around, exchanged, fine_evidence
+from qrsc.flow.raft_rs.update import Update, Upsampler, aligned
 from qrsc.weights.architecture import require_sizes
 
 MULTIPLE = 16  # both sides of a frame must be a multiple of this
@@ -172,7 +166,7 @@ class FlowNetwork(nn.Module):
     def _start(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The global match, in pixels: upsampled to stride 8, at stride 16, and the log probabilities behind it."""
         with torch.autocast(features.device.type, enabled=False):
-            cells, log_probability = global_match(features, _exchanged(features), self.sharpness.exp())
+            cells, log_probability = global_match(features, exchanged(features), self.sharpness.exp())
             initial = 16.0 * cells
             flow = F.interpolate(initial, scale_factor=2.0, mode="bilinear", align_corners=False)
             return flow, initial, log_probability
@@ -183,14 +177,15 @@ class FlowNetwork(nn.Module):
         """The flow after the steps at stride 8, on the grid of stride 4; the state; and the flows after each step."""
         state, context = state.chunk(2, dim=1)
         state, context = torch.tanh(state), F.relu(context)
+        # The update sees bfloat16 on a GPU: so may the volume be, which takes half the memory then.
+        kept = state.dtype if usable(matching, state) else torch.float32
         with torch.autocast(matching.device.type, enabled=False):
-            pyramid = correlation_pyramid(matching, _exchanged(matching), self.size.levels)
+            pyramid = correlation_pyramid(matching, exchanged(matching), self.size.levels, kept)
         found = []
         for step in range(self.size.steps):
             flow = flow.detach()
-            with torch.autocast(matching.device.type, enabled=False):
-                around = look_up(pyramid, flow / 8.0, self.size.radius)
-            state, outputs = self.update(state, context, gather_evidence([around, flow / 8.0], state.dtype))
+            evidence = evidence_around(pyramid, flow / 8.0, self.size.radius, state.dtype)
+            state, outputs = self.update(state, context, evidence)
             flow = flow + 8.0 * outputs[:, :2].float()
             if every_step or step == self.size.steps - 1:
                 found.append(self.enlarge(torch.cat([flow, outputs[:, 2:].float()], dim=1), state))
@@ -200,17 +195,13 @@ class FlowNetwork(nn.Module):
         self, frames: Tensor, features: Tensor, matching: Tensor, flow: Tensor, state: Tensor, every_step: bool
     ) -> tuple[Tensor, list[Tensor]]:
         """The steps at stride 4, from a flow at stride 4 and a state at stride 8: the last flow, and full-size ones."""
-        others = _exchanged(frames)
         state = F.interpolate(state, scale_factor=2.0, mode="bilinear", align_corners=False)
         state, context = self.to_fine_state(torch.cat([features, state], dim=1)).chunk(2, dim=1)
         state, context = torch.tanh(state), F.relu(context)
-        pixels = F.pixel_unshuffle(frames, 4)
         found = []
         for step in range(self.size.fine_steps):
             flow = flow.detach()
-            nearby = local_correlation(matching, _exchanged(matching), flow / 4.0, self.size.fine_radius)
-            difference = F.pixel_unshuffle(_difference(frames, others, flow), 4)
-            evidence = gather_evidence([nearby, pixels, difference, flow / 4.0], state.dtype)
+            evidence = fine_evidence(frames, matching, flow, self.size.fine_radius, state.dtype)
             state, outputs = self.fine_update(state, context, evidence)
             flow = flow + outputs[:, :2].float()
             if every_step or step == self.size.fine_steps - 1:
@@ -227,23 +218,3 @@ def standardised_in_float32(features: Tensor) -> Tensor:
     """`standardised` without autocast."""
     with torch.autocast(features.device.type, enabled=False):
         return standardised(features)
-
-
-def _exchanged(features: Tensor) -> Tensor:
-    """The features of the other frame of each pair: the two halves of the batch swapped."""
-    first, second = features.chunk(2)
-    return torch.cat([second, first])
-
-
-def _difference(frames: Tensor, others: Tensor, flow: Tensor) -> Tensor:
-    """Difference of a frame and the other frame warped to it, 0 where that is outside: `[B, 3, H, W]`.
-
-    In float32: bfloat16 resolves 1 part in 256 of a frame, which is as large as the differences here.
-    """
-    height, width = frames.shape[-2:]
-    full = F.interpolate(flow, size=(height, width), mode="bilinear", align_corners=False)
-    place = full + pixel_grid(height, width, device=frames.device)
-    moved = sample_at(others, place)
-    x, y = place[:, :1], place[:, 1:]
-    inside = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)
-    return torch.where(inside, frames.float() - moved, 0.0)

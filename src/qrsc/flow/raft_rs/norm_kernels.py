@@ -17,9 +17,10 @@ from torch import Tensor
 
 RUN = 256  # pixels of a run; more of them in large frames, of which each program reads the sums
 MOST_RUNS = 1024
+LEAST_RUNS = 64  # that a program has room for: each number of them is a kernel to compile
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["size", "runs"])  # type: ignore[untyped-decorator]  # no types
 def _sums_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     features,  # [N, S, C]
     bias,  # [C]
@@ -27,7 +28,7 @@ def _sums_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     squares,  # [N, G, R], sums of squared differences from these means
     size,  # S
     runs,  # R
-    C: tl.constexpr,
+    C,
     GROUP: tl.constexpr,
     PADDED: tl.constexpr,
     RUN: tl.constexpr,
@@ -50,7 +51,7 @@ def _sums_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     tl.store(squares + target, tl.sum(tl.sum(away * away, 1), 0))
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
+@triton.jit(do_not_specialize=["size", "runs"])  # type: ignore[untyped-decorator]  # no types
 def _apply_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     features,  # [N, S, C]
     bias,  # [C]
@@ -63,7 +64,7 @@ def _apply_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     size,  # S
     runs,  # R
     epsilon,
-    C: tl.constexpr,
+    C,
     GROUP: tl.constexpr,
     PADDED: tl.constexpr,
     RUN: tl.constexpr,
@@ -130,7 +131,7 @@ def normalised(
         runs,
         epsilon,
         **constants,
-        RUNS=triton.next_power_of_2(runs),
+        RUNS=max(LEAST_RUNS, triton.next_power_of_2(runs)),
         SKIP=skip is not None,
         num_warps=warps,
     )

@@ -6,6 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.backend.convolutions import convolved_both, gated, rectified
+from qrsc.backend.kernels import by_kernel
+
 OUTPUTS = 4  # dx, dy, and the two numbers of their uncertainty; see qrsc.flow.raft_rs.certainty
 
 
@@ -57,13 +60,15 @@ class Update(nn.Module):
             state: `[B, hidden, h, w]`, between -1 and 1.
             outputs: `[B, 4, h, w]`: the change of the flow, then its uncertainty.
         """
-        motion = F.relu(self.motion(F.relu(self.from_evidence(evidence))))
-        x = self.mix(torch.cat([state, context, motion], dim=1))
+        motion = rectified(rectified(evidence, self.from_evidence), self.motion)
+        x, positive = convolved_both(torch.cat([state, context, motion], dim=1), self.mix)
         for block in self.blocks:
-            x = x + block(x)
-        candidate, gate = self.gate(F.relu(x)).chunk(2, dim=1)
-        state = torch.lerp(state, torch.tanh(candidate), torch.sigmoid(gate))
-        return state, self.head(state)
+            _, first, _, second = block.children()
+            x, positive = convolved_both(rectified(positive, first), second, x)
+        state = gated(positive, self.gate, state)
+        first, _, last = self.head
+        outputs: Tensor = last(rectified(state, first))
+        return state, outputs
 
 
 class Upsampler(nn.Module):
@@ -78,12 +83,25 @@ class Upsampler(nn.Module):
 
     def forward(self, values: Tensor, state: Tensor) -> Tensor:
         """Upsample `[B, C, h, w]` to `[B, C, factor h, factor w]`, float32; values are not scaled."""
-        batch, channels, height, width = values.shape
-        factor = self.factor
-        weights = 0.25 * self.weights(state).float()  # a quarter: the weights start out nearly equal
-        weights = weights.reshape(batch, 1, 9, factor * factor, height, width).softmax(dim=2)
-        around = F.pad(values.float(), (1, 1, 1, 1), mode="replicate")
-        shifted = [around[:, :, y : y + height, x : x + width] for y in range(3) for x in range(3)]
-        mixed = sum(weights[:, :, k] * shifted[k].unsqueeze(2) for k in range(9))
-        assert isinstance(mixed, Tensor)  # a sum of nine of them
-        return F.pixel_shuffle(mixed.reshape(batch, channels * factor * factor, height, width), factor)
+        first, _, last = self.weights
+        weights = last(rectified(state, first))
+
+        def kernel() -> Tensor:
+            from qrsc.flow.raft_rs import step_kernels
+
+            return step_kernels.enlarged(values, weights, self.factor)
+
+        twin = lambda: plainly_enlarged(values, weights, self.factor)  # noqa: E731  # in the place of a function
+        return by_kernel("convex upsampling", kernel, twin, values, weights)
+
+
+def plainly_enlarged(values: Tensor, weights: Tensor, factor: int) -> Tensor:
+    """Convex upsampling of `[B, C, h, w]` with the logits of the weights, `[B, 9 factor**2, h, w]`, times 4."""
+    batch, channels, height, width = values.shape
+    weights = 0.25 * weights.float()  # a quarter: the weights start out nearly equal
+    weights = weights.reshape(batch, 1, 9, factor * factor, height, width).softmax(dim=2)
+    around = F.pad(values.float(), (1, 1, 1, 1), mode="replicate")
+    shifted = [around[:, :, y : y + height, x : x + width] for y in range(3) for x in range(3)]
+    mixed = sum(weights[:, :, k] * shifted[k].unsqueeze(2) for k in range(9))
+    assert isinstance(mixed, Tensor)  # a sum of nine of them
+    return F.pixel_shuffle(mixed.reshape(batch, channels * factor * factor, height, width), factor)

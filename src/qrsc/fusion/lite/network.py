@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.backend.convolutions import convolved, rectified
+from qrsc.backend.kernels import by_kernel
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.blocks import FIELD_SCALE, INVALID, Pictures, start_at_zero
 from qrsc.fusion.denoise import restored, visible_detail
@@ -102,11 +104,12 @@ class LiteNetwork(nn.Module):
         pictures = Pictures(frames, valid, aligned.time_distance, aligned.centre, disagreement)
         prior = pictures.prior().clamp_min(LEAST_PRIOR)  # [B, T, 1, H, W]
         features = self._features(self._inputs(aligned, pictures, prior, mean), aligned.centre, frames.shape[1])
-        features = F.relu(self.finish(features))
-        kernels, scores, gates = self._read(features)
+        features = rectified(features, self.finish)
+        found = self.head(features)
+        scores, gates = self._read(found)
         if self.options.calm:
             frames = restored(aligned, gates.to(frames.dtype).reshape(*frames.shape[:2], *gates.shape[1:]))
-        filtered = filter_pictures(frames.flatten(0, 1), kernels).reshape(frames.shape)
+        filtered = filter_pictures(frames.flatten(0, 1), found, self.options.kernel).reshape(frames.shape)
         scores = scores.to(prior.dtype).reshape(*frames.shape[:2], -1, *frames.shape[-2:])
         weight, fine_weight = (torch.softmax(prior + each, 1) for each in (scores[:, :, :1], scores[:, :, -1:]))
         fused = (weight * filtered).sum(1)
@@ -145,15 +148,14 @@ class LiteNetwork(nn.Module):
         result: Tensor = self.up_fine(fine + _doubled(self.from_middle(middle)), centre, count)
         return result
 
-    def _read(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Kernels `[B T, K K, H, W]`, scores `[B T, 1 or 2, H, W]` and, for calmed frames, gates `[B T, 2, H, W]`."""
-        found = self.head(features).float()
-        dense, smooth = found.split([found.shape[1] - 2 * self.options.calm, 2 * self.options.calm], 1)
-        dense = F.pixel_shuffle(dense, STRIDE)
+    def _read(self, found: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores `[B T, 1 or 2, H, W]` and, for calmed frames, gates `[B T, 2, H, W]`; kernels come before them."""
+        kernels, gates = self.options.kernel**2 * STRIDE**2, 2 * self.options.calm
+        scores, smooth = found[:, kernels : found.shape[1] - gates], found[:, found.shape[1] - gates :]
+        smooth = smooth.float()
         if self.options.calm:
             smooth = F.interpolate(smooth, scale_factor=float(STRIDE), mode="bilinear", align_corners=False)
-        weights = 1 + self.options.bands
-        return dense[:, :-weights], dense[:, -weights:], smooth
+        return F.pixel_shuffle(scores.float(), STRIDE), smooth
 
 
 class Blocks(nn.Module):
@@ -178,22 +180,36 @@ class Blocks(nn.Module):
         others = torch.cat([each.mean(1, keepdim=True), each[:, centre : centre + 1]], 2).expand(-1, count, -1, -1, -1)
         features = features + self.look(torch.cat([each, others], 2).flatten(0, 1))
         for around, widen, narrow in zip(self.around, self.widen, self.narrow, strict=True):
-            features = features + narrow(F.relu(widen(around(features))))
+            features = convolved(rectified(around(features), widen), narrow, features)
         return features
 
 
-def filter_pictures(pictures: Tensor, kernels: Tensor) -> Tensor:
+def filter_pictures(pictures: Tensor, found: Tensor, side: int) -> Tensor:
     """Filter images with a kernel for each pixel; the kernels sum to 1.
 
     Args:
         pictures: `[N, 3, H, W]`.
-        kernels: `[N, K * K, H, W]`, without their mean the difference from the identity kernel.
+        found: `[N, C, H / 4, W / 4]`, whose first `side**2 4**2` channels are the kernels of all pixels of a cell, by
+            taps; without their mean the difference from the identity kernel.
+        side: of the kernels.
 
     Returns:
         `[N, 3, H, W]`.
     """
+
+    def kernel() -> Tensor:
+        from qrsc.fusion.lite import filter_kernels
+
+        return filter_kernels.filtered(pictures, found, side, STRIDE)
+
+    twin = lambda: plainly_filtered(pictures, found, side)  # noqa: E731  # in the place of a function
+    return by_kernel("kernels for each pixel", kernel, twin, pictures, found)
+
+
+def plainly_filtered(pictures: Tensor, found: Tensor, side: int) -> Tensor:
+    """The slow twin of `filter_pictures`."""
     height, width = pictures.shape[-2:]
-    side = round(kernels.shape[1] ** 0.5)
+    kernels = F.pixel_shuffle(found[:, : side**2 * STRIDE**2].float(), STRIDE)  # [N, K K, H, W]
     reach = side // 2
     padded = F.pad(pictures, (reach, reach, reach, reach), mode="replicate")
     kernels = (kernels - kernels.mean(1, keepdim=True)).to(pictures.dtype)

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.backend.convolutions import convolved, rectified
 from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.blocks import start_at_zero
 from qrsc.fusion.denoise import visible_detail
@@ -64,9 +65,9 @@ class Polish(nn.Module):
         """
         seen = F.pixel_unshuffle(self._seen(fused, aligned, frames, weight, mean), STRIDE)
         near = F.pixel_shuffle(self.around(around), AROUND)
-        features = F.relu(self.enter(torch.cat([seen.to(near.dtype), near], 1)))
+        features = rectified(torch.cat([seen.to(near.dtype), near], 1), self.enter)
         for first, second in zip(self.first, self.second, strict=True):
-            features = features + second(F.relu(first(features)))
+            features = convolved(rectified(features, first), second, features)
         missing = F.pixel_shuffle(self.leave(features), STRIDE).to(fused.dtype)
         most = LARGEST * torch.maximum(_range(fused), _range(frames[:, aligned.centre]))
         return fused + torch.minimum(torch.maximum(missing, -most), most)

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.backend.kernels import by_kernel
+
 TRITON = find_spec("triton") is not None
 
 
@@ -29,7 +31,8 @@ class WindowAttention(nn.Module):
         batch, frames, height, width, channels = tokens.shape
         side, shift = self.window, self.shift
         below, right = (-(height + shift)) % side, (-(width + shift)) % side
-        tokens = F.pad(tokens, (0, 0, shift, right, shift, below))
+        if shift or below or right:  # padding by nothing would still copy
+            tokens = F.pad(tokens, (0, 0, shift, right, shift, below))
         rows, columns = tokens.shape[2] // side, tokens.shape[3] // side
         tokens = tokens.reshape(batch * frames, rows, side, columns, side, channels).transpose(2, 3)
         windows = tokens.reshape(-1, side * side, channels)  # [B T rows columns, side^2, C]
@@ -86,16 +89,29 @@ class TemporalAttention(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Tokens `[B, T, H, W, C]` to the same shape."""
-        query, key, value = self.qkv(tokens).unflatten(-1, (3, self.heads, -1)).unbind(-3)  # [B, T, H, W, heads, c]
-        mixed = []
-        # The sums are short: 16 products, a few frames. Autocasting would make float32 copies of everything.
-        with torch.autocast(tokens.device.type, enabled=False):
-            query = query * query.shape[-1] ** -0.5
-            for frame in range(tokens.shape[1]):
-                scores = (query[:, frame : frame + 1] * key).sum(-1, keepdim=True)  # [B, T, H, W, heads, 1]
-                mixed.append((torch.softmax(scores, 1) * value).sum(1))
-        result: Tensor = self.project(torch.stack(mixed, 1).flatten(-2))
+        qkv = self.qkv(tokens).unflatten(-1, (3, self.heads, -1))  # [B, T, H, W, 3, heads, c]
+
+        def kernel() -> Tensor:
+            from qrsc.fusion.rsa2 import token_kernels
+
+            return token_kernels.attend_frames(qkv)
+
+        mixed = by_kernel("attention over frames", kernel, lambda: plainly_attended(qkv), qkv)
+        result: Tensor = self.project(mixed.flatten(-2))
         return result
+
+
+def plainly_attended(qkv: Tensor) -> Tensor:
+    """Attention over frames, from queries, keys and values `[B, T, H, W, 3, heads, c]`: `[B, T, H, W, heads, c]`."""
+    query, key, value = qkv.unbind(-3)
+    mixed = []
+    # The sums are short: 16 products, a few frames. Autocasting would make float32 copies of everything.
+    with torch.autocast(qkv.device.type, enabled=False):
+        query = query * query.shape[-1] ** -0.5
+        for frame in range(qkv.shape[1]):
+            scores = (query[:, frame : frame + 1] * key).sum(-1, keepdim=True)  # [B, T, H, W, heads, 1]
+            mixed.append((torch.softmax(scores, 1) * value).sum(1))
+    return torch.stack(mixed, 1)
 
 
 class Norm(nn.LayerNorm):
@@ -106,9 +122,28 @@ class Norm(nn.LayerNorm):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Tokens `[..., C]` to the same shape."""
-        weight, bias = self.weight.to(tokens.dtype), self.bias.to(tokens.dtype)
-        with torch.autocast(tokens.device.type, enabled=False):
-            return F.layer_norm(tokens, self.normalized_shape, weight, bias, self.eps)
+        return self.after(tokens, None)[1]
+
+    def after(self, tokens: Tensor, change: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Tokens `[..., C]` with a change added, and these normalised."""
+        given = (tokens, change, self.weight, self.bias, self.eps)
+
+        def kernel() -> tuple[Tensor, Tensor]:
+            from qrsc.fusion.rsa2 import token_kernels
+
+            return token_kernels.normalised(*given)
+
+        return by_kernel("layer norm", kernel, lambda: plainly_normalised(*given), tokens, self.weight)
+
+
+def plainly_normalised(
+    tokens: Tensor, change: Tensor | None, weight: Tensor, bias: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """The slow twin of `Norm.after`."""
+    tokens = tokens if change is None else tokens + change
+    weight, bias = weight.to(tokens.dtype), bias.to(tokens.dtype)
+    with torch.autocast(tokens.device.type, enabled=False):
+        return tokens, F.layer_norm(tokens, weight.shape, weight, bias, epsilon)
 
 
 class Block(nn.Module):
@@ -126,7 +161,7 @@ class Block(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Tokens `[B, T, H, W, C]` to the same shape."""
-        tokens = tokens + self.spatial(self.spatial_norm(tokens))
-        tokens = tokens + self.temporal(self.temporal_norm(tokens))
-        mixed: Tensor = self.reduce(F.gelu(self.expand(self.mlp_norm(tokens))))
+        tokens, normal = self.temporal_norm.after(tokens, self.spatial(self.spatial_norm(tokens)))
+        tokens, normal = self.mlp_norm.after(tokens, self.temporal(normal))
+        mixed: Tensor = self.reduce(F.gelu(self.expand(normal)))
         return tokens + mixed

@@ -4,20 +4,23 @@ A 3 x 3 x 3 convolution over T frames equals a 3 x 3 convolution over the concat
 weights of 0 between frames that are not neighbours. For three frames it is the same amount of arithmetic, in the
 library's best kernels and in one memory layout from end to end. In 3-D, and with channel counts that are not multiples
 of 8, a tenth of the time of RSA^2-Net went into changing layouts and a fifteenth into padding (H200, 1920 x 1088,
-bfloat16). The parameters keep their shapes; they are rearranged in every call, which costs little beside the frames.
+bfloat16). The parameters keep their shapes; what they are rearranged to is kept until they change.
 
 On a CPU the layers are PyTorch's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from qrsc.backend.convolutions import after, rectified, state_of
+
+Arranged = tuple[Tensor, Tensor]  # weights and biases
 EIGHT = 8  # tensor cores take channels in multiples of this
 MOST_FRAMES = 4  # with more, most of the weights between frames are 0
 
@@ -46,17 +49,30 @@ class FramesConv(nn.Conv3d):
     def __init__(self, incoming: int, channels: int, stride: int = 1) -> None:
         super().__init__(incoming, channels, 3, stride=(1, stride, stride), padding=1)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """`[B, C, T, H, W]` to `[B, C', T, H / stride, W / stride]`."""
+    def forward(self, features: Tensor, slope: float | None = None, skip: Tensor | None = None) -> Tensor:
+        """`[B, C, T, H, W]` to `[B, C', T, H / stride, W / stride]`.
+
+        Args:
+            features: the input.
+            slope: rectify the result with this slope for negative values.
+            skip: added to the result before that, of its shape.
+        """
         frames = features.shape[2]
         if not fast(features, frames):
-            return super().forward(features)
+            found = super().forward(features)
+            found = found if skip is None else skip + found
+            return found if slope is None else F.leaky_relu(found, slope)
         missing = -self.in_channels % EIGHT
-        weight = _between_frames(F.pad(self.weight, (0, 0, 0, 0, 0, 0, 0, missing)), frames)
+
+        def arranged() -> tuple[Tensor, Tensor]:
+            assert self.bias is not None
+            weight = F.pad(self.weight, (0, 0, 0, 0, 0, 0, 0, missing))
+            return _between_frames(weight, frames), self.bias.repeat(frames)
+
+        weight, bias = _kept(self, frames, arranged)
         beside = _side_by_side(features, missing)
-        assert self.bias is not None
-        found = F.conv2d(beside, weight, self.bias.repeat(frames), stride=self.stride[1:], padding=1)
-        return _one_by_one(found, frames)
+        found = F.conv2d(beside, weight, None, stride=self.stride[1:], padding=1)
+        return _one_by_one(after(found, bias, None if skip is None else _side_by_side(skip), slope)[0], frames)
 
 
 class FramesEnlarge(nn.ConvTranspose3d):
@@ -65,15 +81,20 @@ class FramesEnlarge(nn.ConvTranspose3d):
     def __init__(self, incoming: int, channels: int) -> None:
         super().__init__(incoming, channels, (3, 4, 4), stride=(1, 2, 2), padding=1)
 
-    def forward(self, features: Tensor, output_size: list[int] | None = None) -> Tensor:
-        """`[B, C, T, H, W]` to `[B, C', T, 2 H, 2 W]`."""
+    def forward(self, features: Tensor, output_size: list[int] | None = None, *, slope: float | None = None) -> Tensor:
+        """`[B, C, T, H, W]` to `[B, C', T, 2 H, 2 W]`, rectified if a slope for negative values is given."""
         frames = features.shape[2]
         if not fast(features, frames):
-            return super().forward(features, output_size)
-        assert self.bias is not None
-        weight = _between_frames(self.weight, frames)
-        found = F.conv_transpose2d(_side_by_side(features), weight, self.bias.repeat(frames), stride=2, padding=1)
-        return _one_by_one(found, frames)
+            found = super().forward(features, output_size)
+            return found if slope is None else F.leaky_relu(found, slope)
+
+        def arranged() -> tuple[Tensor, Tensor]:
+            assert self.bias is not None
+            return _between_frames(self.weight, frames), self.bias.repeat(frames)
+
+        weight, bias = _kept(self, frames, arranged)
+        found = F.conv_transpose2d(_side_by_side(features), weight, None, stride=2, padding=1)
+        return _one_by_one(after(found, bias, None, slope)[0], frames)
 
 
 class Subnet(nn.Sequential):
@@ -94,14 +115,20 @@ class Subnet(nn.Sequential):
             for layer in self:
                 features = layer(features)
             return features
-        first, rectify, second, rectify_second, last = self
+        first, _, second, rectify_second, last = self
         assert isinstance(second, nn.Conv2d)
         assert isinstance(last, nn.ConvTranspose2d)
-        assert second.bias is not None
+        assert isinstance(first, nn.Conv2d)
         missing = -second.out_channels % EIGHT
-        weight = F.pad(second.weight, (0, 0, 0, 0, 0, 0, 0, missing))
-        hidden = F.conv2d(rectify(first(features)), weight, F.pad(second.bias, (0, missing)), padding=1)
-        return _doubled(rectify_second(hidden), last, missing)
+
+        def arranged() -> tuple[Tensor, Tensor]:
+            assert second.bias is not None
+            return F.pad(second.weight, (0, 0, 0, 0, 0, 0, 0, missing)), F.pad(second.bias, (0, missing))
+
+        weight, bias = _kept(second, "padded", arranged)
+        slope = rectify_second.negative_slope if isinstance(rectify_second, nn.LeakyReLU) else 0.0
+        hidden = after(F.conv2d(rectified(features, first), weight, None, padding=1), bias, None, slope)[0]
+        return _doubled(hidden, last, missing)
 
 
 def each_frame(features: Tensor) -> Tensor:
@@ -131,6 +158,19 @@ def _one_by_one(beside: Tensor, frames: int) -> Tensor:
     return beside.reshape(len(beside), frames, -1, *beside.shape[2:]).transpose(1, 2)
 
 
+def _kept(layer: nn.Module, how: Hashable, arranged: Callable[[], Arranged]) -> Arranged:
+    """Rearranged parameters of a layer, until they change; always anew where a gradient is needed."""
+    own = list(layer.parameters())
+    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(each.requires_grad for each in own)):
+        return arranged()
+    state = state_of(layer)
+    known: dict[Hashable, tuple[Hashable, Arranged]] = layer.__dict__.setdefault("_rearranged", {})
+    if how not in known or known[how][0] != state:
+        with torch.inference_mode(False), torch.no_grad():
+            known[how] = state, arranged()
+    return known[how][1]
+
+
 def _between_frames(weight: Tensor, frames: int) -> Tensor:
     """Weights `[M, N, 3, h, w]` of a 3-D convolution as those of a 2-D one over all frames, `[T M, T N, h, w]`.
 
@@ -156,14 +196,18 @@ def _doubled(features: Tensor, last: nn.ConvTranspose2d, missing: int) -> Tensor
         missing: number of padding channels.
     """
     outputs = 4 * last.out_channels
-    columns = _phases(last.weight)  # [C, C', 3, 2, 2]: row of the tap; column of the pixel, of the cell
-    both = _phases(columns.movedim(2, -1))  # [C, C', 2, 2, 2, 2]: column of the pixel, of the cell; row of both
-    weight = both.permute(1, 4, 2, 5, 3, 0).flatten(0, 2)  # [4 C', 2, 2, C]
-    surplus = -outputs % EIGHT
-    weight = F.pad(weight, (0, missing, 0, 0, 0, 0, 0, surplus)).permute(0, 3, 1, 2)
-    assert last.bias is not None
-    bias = F.pad(last.bias.unsqueeze(1).expand(-1, 4).flatten(), (0, surplus))
-    found = F.conv2d(F.pad(features, (0, 1, 0, 1)), weight, bias)
+
+    def arranged() -> tuple[Tensor, Tensor]:
+        columns = _phases(last.weight)  # [C, C', 3, 2, 2]: row of the tap; column of the pixel, of the cell
+        both = _phases(columns.movedim(2, -1))  # [C, C', 2, 2, 2, 2]: column of the pixel, of the cell; row of both
+        weight = both.permute(1, 4, 2, 5, 3, 0).flatten(0, 2)  # [4 C', 2, 2, C]
+        surplus = -outputs % EIGHT
+        weight = F.pad(weight, (0, missing, 0, 0, 0, 0, 0, surplus)).permute(0, 3, 1, 2)
+        assert last.bias is not None
+        return weight, F.pad(last.bias.unsqueeze(1).expand(-1, 4).flatten(), (0, surplus))
+
+    weight, bias = _kept(last, missing, arranged)
+    found = after(F.conv2d(F.pad(features, (0, 1, 0, 1)), weight, None), bias)[0]
     # As `pixel_shuffle`, but contiguous, as `adacof` reads it: otherwise 6 of 36 ms went into copies (H200, 1920 x
     # 1088).
     cells = found[:, :outputs].reshape(len(found), -1, 2, 2, *found.shape[2:]).permute(0, 1, 4, 2, 5, 3)

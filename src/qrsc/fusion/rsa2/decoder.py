@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.rsa2.convolutions import FramesConv, FramesEnlarge, join_channels
@@ -27,7 +26,7 @@ class Decoder(nn.Module):
         """Decode features `[B, C, T, h, w]`, finest first, to `[B, features, T, h, w]` at 1/8, 1/4 and 1/2."""
         features, found = levels[-1], []
         for enlarge, smooth, skipped in zip(self.enlarge, self.smooth, reversed(levels[:-1]), strict=True):
-            features = join_channels([F.leaky_relu(enlarge(features), SLOPE), skipped])
+            features = join_channels([enlarge(features, slope=SLOPE), skipped])
             found.append(smooth(features))
         return found
 
@@ -42,5 +41,5 @@ class Smoothing(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """`[B, C, T, H, W]` to `[B, C', T, H, W]`."""
-        result: Tensor = self.residual(F.leaky_relu(self.enter(features), SLOPE))
+        result: Tensor = self.residual(self.enter(features, SLOPE))
         return result

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.rsa2.attention import Block
@@ -47,8 +46,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """`[B, C, T, H, W]` to the same shape."""
-        change: Tensor = self.second(F.leaky_relu(self.first(features), SLOPE))
-        return features + change
+        result: Tensor = self.second(self.first(features, SLOPE), skip=features)
+        return result
 
 
 class Stage(nn.Module):
@@ -65,7 +64,8 @@ class Stage(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """`[B, C, T, H, W]` to `[B, C', T, H / 2, W / 2]`."""
-        tokens = F.leaky_relu(self.halve(features), SLOPE).permute(0, 2, 3, 4, 1)
+        halved: Tensor = self.halve(features, SLOPE)
+        tokens = halved.permute(0, 2, 3, 4, 1)
         if fast(tokens):
             tokens = tokens.contiguous()  # once instead of in every layer
         for block in self.blocks:
@@ -96,7 +96,7 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, inputs: Tensor) -> list[Tensor]:
         """Encode `[B, C, T, H, W]`, H and W multiples of 16; the finest features come first."""
-        features = self.residual(F.leaky_relu(self.stem(inputs), SLOPE))
+        features = self.residual(self.stem(inputs, SLOPE))
         levels = []
         for stage in self.stages:
             features = stage(features)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qrsc.fusion.adacof.operator import adacof
 from qrsc.fusion.blocks import Pictures, start_at_zero
-from qrsc.fusion.rsa2.convolutions import Subnet, each_frame
+from qrsc.fusion.rsa2.convolutions import Subnet, each_frame, fast
 from qrsc.fusion.rsa2.encoder import SLOPE, keep_scale
 
 # The time-grid weight of a single frame, or of the farther of two at its worst row, is 0; this bound keeps quotients
@@ -69,7 +71,9 @@ class AdaCofHead(nn.Module):
         # `gather` takes a frame's features and their mean. Its half for the mean is computed once for all frames.
         own, common = self.gather.weight.chunk(2, 1)
         count = pictures.valid.shape[1]
-        mean = each.reshape(-1, count, *each.shape[1:]).mean(1)  # [B, C, H / 2, W / 2]
+        apart = each.reshape(-1, count, *each.shape[1:])
+        # `mean` took 0.35 ms for this on an H200, at 1920 x 1088.
+        mean = reduce(torch.add, apart.unbind(1)) / count if fast(each) else apart.mean(1)  # [B, C, H / 2, W / 2]
         shared = F.conv2d(mean, common, self.gather.bias).unsqueeze(1)
         gathered = F.conv2d(each, own)
         gathered = gathered.reshape(-1, count, *gathered.shape[1:]) + shared
