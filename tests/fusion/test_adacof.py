@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from qrsc.fusion.adacof import operator
 from qrsc.fusion.adacof.operator import adacof
 from qrsc.reference import fusion as reference_fusion
 
@@ -73,6 +74,17 @@ def test_half_precision_is_summed_in_full() -> None:
 
 def test_it_compiles_without_a_break_and_meets_the_rules_of_operators() -> None:
     torch.library.opcheck(torch.ops.qrsc.adacof.default, (*inputs(3, (3, 4), torch.float32), 1))
+
+
+def test_without_gradients_the_compiler_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def called(*values: object) -> Tensor:
+        raise AssertionError("calling the operator imports PyTorch's compiler")
+
+    given = inputs(3)
+    expected = adacof(*given)
+    monkeypatch.setattr(operator, "_forward", called)
+    with torch.no_grad():
+        torch.testing.assert_close(adacof(*given), expected.detach())
 
 
 def test_bad_shapes_are_told() -> None:

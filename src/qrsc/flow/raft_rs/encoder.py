@@ -93,7 +93,9 @@ def convolved(x: Tensor, convolution: nn.Conv2d, norm: nn.GroupNorm, skip: Tenso
         normal = norm(convolution(x))
         return F.relu(normal if skip is None else normal + skip)
     found = F.conv2d(x, convolution.weight, None, convolution.stride, convolution.padding)
-    result: Tensor = _normalised(found, bias, norm.num_groups, norm.weight, norm.bias, norm.eps, skip)
+    # Calling the operator imports the compiler, which takes seconds: only where it compiles.
+    normalised = _normalised if torch.compiler.is_compiling() else _by_kernels
+    result: Tensor = normalised(found, bias, norm.num_groups, norm.weight, norm.bias, norm.eps, skip)
     return result
 
 
@@ -110,13 +112,15 @@ def plainly_normalised(
     return F.relu(normal if skip is None else normal + skip).to(features.dtype)
 
 
-@torch.library.custom_op("qrsc::normalised", mutates_args=())
-def _normalised(
+def _by_kernels(
     features: Tensor, bias: Tensor, groups: int, weight: Tensor, shift: Tensor, epsilon: float, skip: Tensor | None
 ) -> Tensor:
     from qrsc.flow.raft_rs.norm_kernels import normalised
 
     return normalised(features, bias, groups, weight, shift, epsilon, skip)
+
+
+_normalised = torch.library.custom_op("qrsc::normalised", _by_kernels, mutates_args=())
 
 
 @_normalised.register_fake

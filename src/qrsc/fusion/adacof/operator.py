@@ -40,7 +40,11 @@ def adacof(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilatio
         `[N, C, H, W]`, dtype of the frames.
     """
     _check(frames, weights, alpha, beta, dilation)
-    result: Tensor = _forward(frames, weights, alpha, beta, dilation)
+    values = (frames, weights, alpha, beta)
+    gradient = torch.is_grad_enabled() and any(each.requires_grad for each in values)
+    # Calling the operator imports the compiler, which takes seconds: only where it compiles or differentiates.
+    forward = _forward if gradient or torch.compiler.is_compiling() else _computed
+    result: Tensor = forward(*values, dilation)
     return result
 
 
@@ -56,13 +60,15 @@ def has_triton() -> bool:
 # --- a custom operator, opaque to torch.compile ---
 
 
-@torch.library.custom_op("qrsc::adacof", mutates_args=())
-def _forward(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int) -> Tensor:
+def _computed(frames: Tensor, weights: Tensor, alpha: Tensor, beta: Tensor, dilation: int) -> Tensor:
     if frames.device.type == "cuda" and frames.dtype != torch.float64 and has_triton():
         from qrsc.fusion.adacof.kernels import adacof_forward
 
         return adacof_forward(frames, weights, alpha, beta, dilation)
     return loop_forward(frames, weights, alpha, beta, dilation)
+
+
+_forward = torch.library.custom_op("qrsc::adacof", _computed, mutates_args=())
 
 
 @_forward.register_fake

@@ -56,17 +56,20 @@ def attend(qkv: Tensor) -> Tensor:
     half = qkv.dtype in (torch.bfloat16, torch.float16)
     square = tokens >= 16 and tokens & (tokens - 1) == 0
     if TRITON and qkv.is_cuda and half and square and not (torch.is_grad_enabled() and qkv.requires_grad):
-        result: Tensor = _attend_windows(qkv)
+        # Calling the operator imports the compiler, which takes seconds: only where it compiles.
+        result: Tensor = (_attend_windows if torch.compiler.is_compiling() else _by_kernel)(qkv)
         return result
     query, key, value = qkv.permute(2, 0, 3, 1, 4)
     return F.scaled_dot_product_attention(query, key, value).transpose(1, 2)
 
 
-@torch.library.custom_op("qrsc::attend_windows", mutates_args=())
-def _attend_windows(qkv: Tensor) -> Tensor:
+def _by_kernel(qkv: Tensor) -> Tensor:
     from qrsc.fusion.rsa2.window_kernels import attend_windows
 
     return attend_windows(qkv)
+
+
+_attend_windows = torch.library.custom_op("qrsc::attend_windows", _by_kernel, mutates_args=())
 
 
 @_attend_windows.register_fake
