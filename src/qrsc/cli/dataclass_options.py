@@ -69,7 +69,7 @@ class _Shown:
     def parameter(self) -> inspect.Parameter:
         """The parameter of a command, as typer reads it."""
         about = self.option
-        names = [about.names] if about.names else [f"--{self.name}"] if self.kind is bool else []
+        names = [about.names] if about.names else [f"--{self.name.replace('_', '-')}"] if self.kind is bool else []
         kind: Any = str if self.is_size or self.is_list else self.kind
         default = f"{self.default[1]}x{self.default[0]}" if self.is_size else self.default
         info = typer.Option(*names, help=about.help, metavar=about.metavar, min=about.at_least, max=about.at_most)
