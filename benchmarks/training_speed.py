@@ -1,6 +1,6 @@
 """What a training step of each baseline takes on a GPU, launched kernel by kernel and recorded as a CUDA graph.
 
-    python benchmarks/training_speed.py [--networks dsun,rssr] [--batch 8] [--size 256x320] [--steps 12]
+    python benchmarks/training_speed.py [--networks dsun,rssr] [--batch 8] [--size 256x320] [--steps 12] [--device cuda]
 
 Samples are random and nothing is rendered; the network of the feature loss has its size and random weights. Each
 network is trained three times from the same start on the same batches: kernel by kernel twice, and recorded. Sums on a
@@ -130,20 +130,22 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default="all", help=f"comma-separated: {', '.join(NETWORKS)}, or all")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--size", default="256x320", metavar="WxH")
+    parser.add_argument("--batch", type=int, help="8; 1 on a CPU")
+    parser.add_argument("--size", metavar="WxH", help="256x320; 64x64 on a CPU")
     parser.add_argument("--steps", type=int, default=12, help="measured, after those that warm up")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     device = torch.device(options.device)
-    names, size = named_networks(options.networks), parse_size(options.size)
+    on_gpu = device.type == "cuda"
+    batch = options.batch or (8 if on_gpu else 1)
+    shown = options.size or ("256x320" if on_gpu else "64x64")
+    names, size = named_networks(options.networks), parse_size(shown)
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
-    on_gpu = device.type == "cuda"
     what = torch.cuda.get_device_name(device) if on_gpu else "CPU, where nothing is recorded"
-    print(f"torch {torch.__version__}, {what}, batch {options.batch}, {options.size}, {options.steps} steps\n")
+    print(f"torch {torch.__version__}, {what}, batch {batch}, {shown}, {options.steps} steps\n")
     features = SharedFeatures(random_trunk()).arranged(device)
-    batches = [random_samples(options.batch, size, device, seed) for seed in range(WARM_UP + 1 + options.steps)]
+    batches = [random_samples(batch, size, device, seed) for seed in range(WARM_UP + 1 + options.steps)]
     print("| network | launched, ms | recorded, ms | losses apart, recorded | launched twice | left out | GiB |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     told = []
@@ -161,7 +163,7 @@ def main() -> None:
     print("\n" + "\n".join(told or ["everything was recorded" if on_gpu else "nothing was recorded"]))
     for recorded in (False, True) if on_gpu else (False,):
         way = "recorded" if recorded else "launched"
-        told_all = together(names, features, options.batch, size, options.steps, recorded=recorded)
+        told_all = together(names, features, batch, size, options.steps, recorded=recorded)
         print(f"\nall together, {way}: {told_all}")
 
 
