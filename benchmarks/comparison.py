@@ -57,7 +57,6 @@ UNSTATED = {
     ("videors", "Carla-RS"): (31.43, 0.919),
     ("videors", "Fastec-RS"): (28.57, 0.844),
 }
-SHOWN_SET = "sim-drive"
 SHOWN_SHARE = 0.4  # of the sides of a frame
 Rows = dict[tuple[str, str, str], dict[str, Any]]  # by set, instant, method
 
@@ -278,9 +277,11 @@ def main() -> None:
     """Score, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenes", type=int, default=1, help="of each set")
+    parser.add_argument("--sets", default=",".join(FIXED_SETS))
     parser.add_argument("--size", default="320x240", metavar="WxH")
     parser.add_argument("--methods", default=ROWS)
     parser.add_argument("--real-methods", help="on real samples; those of --methods if not given")
+    parser.add_argument("--real-metrics", help="comma-separated; those of the simulated sets if not given")
     parser.add_argument("--flow", default="dis")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "comparison")
@@ -294,15 +295,14 @@ def main() -> None:
         name: index_data(
             prepare_set(name, options.scenes, size=parse_size(options.size), device=options.device), "sim"
         )[: options.scenes]
-        for name in FIXED_SETS
+        for name in options.sets.split(",")
     }
     rows: Rows = {}
     for name, own in sequences.items():
         rows |= bench.rows(name, "sim", own, methods, ("middle",))
-    costs = {
-        name: bench.cost(bench.plan(SHOWN_SET, "sim", sequences[SHOWN_SET], name, ("middle",))) for name in methods
-    }
-    crops(options.work, SHOWN_SET, sequences[SHOWN_SET][0], methods, images / "comparison_crops.jpg")
+    shown_set, clips = list(sequences.items())[-1]
+    costs = {name: bench.cost(bench.plan(shown_set, "sim", clips, name, ("middle",))) for name in methods}
+    crops(options.work, shown_set, clips[0], methods, images / "comparison_crops.jpg")
     quality = {
         name: (cost.milliseconds, sum(rows[title, "middle", name]["psnr"] for title in sequences) / len(sequences))
         for name, cost in costs.items()
@@ -315,12 +315,14 @@ def main() -> None:
         "columns of sets are PSNR. Time is for one frame, optical flow included, of one method at a time.\n\n"
         f"{simulated(rows, costs, list(sequences))}\n\n"
         "![Mean PSNR against milliseconds a frame](images/comparison_cost.svg)\n\n"
-        f"The middle of a frame of {SHOWN_SET}, enlarged twice:\n\n"
+        f"The middle of a frame of {shown_set}, enlarged twice:\n\n"
         "![The same part of a frame by every method](images/comparison_crops.jpg)\n"
     ]
     real = os.environ.get("QRSC_REAL")
     if real:
         found: Rows = {}
+        if options.real_metrics:
+            bench.metrics = tuple(options.real_metrics.split(","))
         shown = runnable((options.real_methods or options.methods).split(","))
         for layout in PUBLIC:
             title = get_layout(layout).title
@@ -343,7 +345,7 @@ def main() -> None:
         f"over points that are seen at the target instant; γ = 0.9, 160×120.\n\n{exact_flow()}\n"
     )
     options.output.write_text(
-        PAGE.format(made=made_with(options.device), flow=options.flow, sections="\n".join(sections)), encoding="utf-8"
+        PAGE.format(made=made_with(options.device), flow=options.flow, sections="".join(sections)), encoding="utf-8"
     )
     print(f"wrote {options.output}")
 

@@ -17,7 +17,7 @@ from qrsc.evaluate.methods.results import frame_of
 from qrsc.evaluate.methods.shared_flow import SharedFlow, shared_flow
 from qrsc.evaluate.run.plan import Plan
 
-FRAMES = 5
+FRAMES = 3
 
 
 @dataclass(frozen=True)
