@@ -75,7 +75,7 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED) --keep build/fuzz
 
 bench: $(VENV)/.runtime
-	@set -e; for script in $(filter-out benchmarks/results.py,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in $(filter-out benchmarks/results.py benchmarks/comparison.py,$(wildcard benchmarks/[a-z]*.py)); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 results: $(VENV)/.runtime
 	@$(BIN)/python benchmarks/results.py $(RESULTS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -15,21 +17,24 @@ from qrsc.baselines.learned.networks import NETWORKS, baseline_from_file, build_
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.baselines.training import BaselineTrainingOptions
 from qrsc.baselines.training.features import SharedFeatures, no_features
-from qrsc.baselines.training.learner import Learner
-from qrsc.baselines.training.samples import WindowPool, mirrored
+from qrsc.baselines.training.learner import RAMP, Learner
+from qrsc.baselines.training.one_batch import StepsOnOneBatch
+from qrsc.baselines.training.samples import WindowPool, WindowSamples, mirrored
 from qrsc.baselines.training.scores import score_baselines, score_table
 from qrsc.baselines.training.train import fit_baselines
 from qrsc.baselines.training.window_worlds import WindowWorlds
 from qrsc.flow import load_flow
 from qrsc.learn.fusion.perceptual import perceptual
+from qrsc.learn.trainer import recorded_step
 from qrsc.learn.trainer.schedule import Schedule
+from qrsc.learn.trainer.step_clock import StepClock
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
 from qrsc.weights import WeightsError
 
 from ..learn.fusion.test_perceptual import toy_trunk
 from .windows import panned, panned_windows
 
-OPTIONS = BaselineTrainingOptions(steps=2, batch=2, size=(32, 64), crop=32, pool=8, uses=4.0, decay=0.5, rate=100.0)
+OPTIONS = BaselineTrainingOptions(steps=2, batch=1, size=(32, 64), crop=32, pool=8, uses=4.0, decay=0.5, rate=100.0)
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +54,13 @@ def few_threads() -> Iterator[None]:
 @pytest.mark.usefixtures("few_threads")
 def test_all_networks_train_together_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, list[float]] = {name: [] for name in NETWORKS}
-    own = Learner.grade
+    own = Learner.step
 
-    def watched(learner: Learner, samples: object, features: FeatureLoss, *, mixed: bool) -> Tensor:
-        seen[learner.name].append(float(samples.frames.sum()))  # type: ignore[attr-defined]
-        return own(learner, samples, features, mixed=mixed)  # type: ignore[arg-type]
+    def watched(learner: Learner, samples: WindowSamples, features: FeatureLoss, *, mixed: bool) -> Tensor:
+        seen[learner.name].append(float(samples.frames.sum()))
+        return own(learner, samples, features, mixed=mixed)
 
-    monkeypatch.setattr(Learner, "grade", watched)
+    monkeypatch.setattr(Learner, "step", watched)
     for name in NETWORKS:
         monkeypatch.setattr(NETWORKS[name], "trained_width", 8)
     said: list[str] = []
@@ -89,47 +94,134 @@ def test_all_networks_train_together_and_go_on(tmp_path: Path, monkeypatch: pyte
         fit_baselines(["dsun", "jcd"], tmp_path, panned_windows, no_features, replace(longer, resume=True))
 
 
+def learner_of(network: Baseline, name: str = "own", clip: float = 5.0) -> Learner:
+    return Learner(name, network, Schedule(steps=10, peak=1e-3), clip=clip, decay=0.9)
+
+
 @pytest.mark.usefixtures("few_threads")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_half_precision_and_fast_motion_give_finite_gradients(name: str) -> None:
-    torch.manual_seed(0)
-    network = build_baseline(name, 8)
     samples = panned(40.0, 1.0, (64, 64))
-    learner = Learner(name, network, Schedule(steps=10, peak=1e-3), clip=5.0, decay=0.9)
     features = SharedFeatures(toy_trunk())
-    mixed = learner.grade(samples, features, mixed=True).tolist()
-    gradients = [weight.grad for weight in network.parameters()]
-    assert all(gradient is not None and bool(gradient.isfinite().all()) for gradient in gradients)
-    exact = learner.grade(samples, features, mixed=False).tolist()
-    assert mixed[0] == pytest.approx(exact[0], rel=0.02)  # measured 0.001 to 0.006
-    assert learner.step(exact[1], 0.5)
-    assert learner.grade(samples, features, mixed=True).isfinite().all()
+    found = []
+    for mixed in (True, False):
+        torch.manual_seed(0)
+        learner = learner_of(build_baseline(name, 8), name)
+        start = [weight.detach().clone() for weight in learner.weights]
+        learner.prepare(0.5)
+        found.append(learner.step(samples, features, mixed=mixed).tolist())
+        assert learner.skipped == 0  # so they were finite
+        assert all(not torch.equal(weight, before) for weight, before in zip(learner.weights, start, strict=True))
+    assert found[0][0] == pytest.approx(found[1][0], rel=0.005)  # measured 0.00005 to 0.001
+
+
+class Known(Baseline):
+    """A loss whose gradient is known."""
+
+    multiple, uses_flow, instants, published, trained_width = 1, False, ("middle",), 0.0, 1
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.factors = torch.zeros(3)
+
+    def loss(self, window: Window, truths: Truths, features: FeatureLoss) -> Tensor:
+        return (self.weight * self.factors).sum()
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
-    class Broken(Baseline):
-        multiple, uses_flow, instants, published, trained_width = 1, False, ("middle",), 0.0, 1
+    network = Known()
+    learner = learner_of(network, clip=1.0)
 
-        def __init__(self) -> None:
-            super().__init__(1)
-            self.weight = torch.nn.Parameter(torch.ones(3))
-            self.factors = torch.tensor([1.0, torch.nan, 100.0])
+    def step(*factors: float) -> list[float]:
+        network.factors = torch.tensor(factors)
+        learner.prepare(0.5)
+        return learner.step(panned(1.0, 1.0), no_features, mixed=False).tolist()
 
-        def loss(self, window: Window, truths: Truths, features: FeatureLoss) -> Tensor:
-            return (self.weight * self.factors).sum()
+    step(1.0, torch.nan, 100.0)
+    step(torch.inf, 0.0, 0.0)
+    assert learner.skipped == 2
+    assert network.weight.tolist() == learner.average[0].tolist() == [1.0, 1.0, 1.0]
+    assert learner.mean_loss() is None
+    assert step(30.0, 0.0, 40.0) == pytest.approx((70.0, 50.0))
+    moments = learner.optimizer.state[network.weight]
+    assert float(moments["step"]) == 1.0  # those that were left out do not count
+    torch.testing.assert_close(moments["exp_avg"], 0.1 * torch.tensor([0.6, 0.0, 0.8]))  # clipped to a norm of 1
+    rate = learner.schedule.learning_rate(0.5) * 3 / RAMP
+    moved = torch.tensor([1.0 - rate, 1.0, 1.0 - rate])  # Adam's first step has the length of the learning rate
+    torch.testing.assert_close(network.weight.detach(), moved, rtol=0.0, atol=1e-7)
+    share = 1.0 - 4 / 13  # the average of few steps is a short one
+    torch.testing.assert_close(learner.average[0], 1.0 + share * (moved - 1.0), rtol=0.0, atol=1e-7)
+    assert learner.mean_loss() == pytest.approx(70.0)
+    kept = moments["exp_avg"].clone()
+    step(torch.nan, 0.0, 0.0)
+    assert torch.equal(moments["exp_avg"], kept)
+    torch.testing.assert_close(network.weight.detach(), moved, rtol=0.0, atol=1e-7)
 
-    network = Broken()
-    learner = Learner("broken", network, Schedule(steps=10), clip=1.0, decay=0.9)
-    graded = learner.grade(panned(1.0, 1.0), no_features, mixed=False).tolist()
-    assert not learner.step(graded[1], 0.5)
-    assert learner.skipped == 1
-    assert network.weight.tolist() == [1.0, 1.0, 1.0]
-    network.factors = torch.tensor([30.0, 0.0, 40.0])
-    loss, norm = learner.grade(panned(1.0, 1.0), no_features, mixed=False).tolist()
-    assert (loss, norm) == pytest.approx((70.0, 50.0))
-    assert network.weight.grad is not None
-    torch.testing.assert_close(network.weight.grad, torch.tensor([0.6, 0.0, 0.8]))  # clipped to a norm of 1
-    assert learner.step(norm, 0.5)
+
+@pytest.mark.usefixtures("few_threads")
+def test_recorded_steps_see_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays work on the tensors of the recording; here a replay calls the function again."""
+
+    def record(
+        function: Callable[..., Tensor], inputs: list[Tensor], pool: object
+    ) -> tuple[Callable[[], None], Tensor]:
+        result = torch.zeros(2)
+
+        def replay() -> None:
+            result.copy_(function(*inputs).flatten()[:2])
+
+        recorded.append(replay)
+        return replay, result
+
+    recorded: list[Callable[[], None]] = []
+    monkeypatch.setattr(recorded_step, "record", record)
+    batches = [panned(speed, 0.8) for speed in (1.0, 3.0, 9.0, 2.0, 5.0, 7.0)]
+    losses: dict[bool, list[list[float]]] = {}
+    for given in (False, True):
+        torch.manual_seed(0)
+        learner = learner_of(build_baseline("dsun", 8))
+        steps = StepsOnOneBatch(
+            [learner], SharedFeatures(toy_trunk()), torch.device("cpu"), mixed=False, recorded=given
+        )
+        losses[given] = []
+        for batch in batches:
+            learner.prepare(0.5)
+            losses[given].append(steps(batch)["own"].tolist())
+        assert steps.fallbacks() == {}
+    assert len(recorded) == 2  # the features of the truths, and the network
+    assert losses[True] == losses[False]
+    assert len({loss for loss, _ in losses[True]}) == len(batches)
+
+
+def test_what_cannot_be_recorded_is_launched_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(*given: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nMore.")
+
+    monkeypatch.setattr(recorded_step, "record", record)
+    learner = learner_of(Known())
+    steps = StepsOnOneBatch([learner], no_features, torch.device("cpu"), mixed=False, recorded=True)
+    for _ in range(5):
+        learner.prepare(0.5)
+        steps(panned(1.0, 1.0))
+    assert steps.fallbacks() == {"own": "no CUDA graph: operation not permitted when stream is capturing"}
+    assert float(learner.optimizer.state[learner.weights[0]]["step"]) == 5.0
+
+
+def test_where_the_time_of_a_step_goes() -> None:
+    clock = StepClock(torch.device("cpu"), skip=1, steps=2)
+    told = []
+    for pause in (0.2, 0.01, 0.03, 0.2):
+        clock.start()
+        time.sleep(pause)
+        clock.lap("sleep")
+        clock.lap("nothing")
+        told.append(clock.finish())
+    assert told[:2] == [None, None]
+    assert told[3] is None
+    found = re.fullmatch(r"ms in each of 2 steps: sleep (\d+\.\d), nothing 0\.\d", told[2] or "")
+    assert found is not None
+    assert 20.0 <= float(found[1]) < 60.0  # those of 10 and 30 ms
 
 
 def test_rendered_windows_agree_with_themselves(textures: TextureLibrary) -> None:
@@ -192,13 +284,13 @@ def test_features_of_truths_are_found_once() -> None:
 
 
 def test_scores_of_what_is_known() -> None:
-    class Known(Baseline):
+    class Brighter(Baseline):
         multiple, uses_flow, instants, published, trained_width = 1, False, ("middle",), 2.0, 1
 
         def predict(self, window: Window, tau: Tensor) -> Tensor:
             return window.frames[:, 1] + 0.1
 
-    networks = {"known": Known(1)}
+    networks = {"known": Brighter(1)}
     still = panned(0.0, 0.8)
     scores = score_baselines(networks, [still, still])
     assert scores["rs input"]["first"] > 50.0  # 8 bits

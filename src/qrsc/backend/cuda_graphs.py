@@ -89,8 +89,7 @@ class Graphs:
                 if call.replay is None:
                     self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
                     call.function = function
-                    with _recording:
-                        call.replay, call.result = record(function, call.inputs, self._pool)
+                    call.replay, call.result = record(function, call.inputs, self._pool)
                 call.replay()
                 result = _copied(call.result)
             return result  # type: ignore[no-any-return]  # a tensor if the function gives one, else a tuple
@@ -152,9 +151,13 @@ def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
 def record(
     function: Function[Result], inputs: list[Tensor], pool: Any
 ) -> tuple[Callable[[], None], Tensor | tuple[Tensor, ...]]:
-    """Record a graph of the function: returns what replays it, and the tensors that then hold the result."""
+    """Record a graph of the function: returns what replays it, and the tensors that then hold the result.
+
+    One recording waits for another.
+    """
     graph = torch.cuda.CUDAGraph()
     # Calls of other threads, which may be reading frames, must not invalidate the recording.
-    with torch.cuda.device(inputs[0].device), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+    recording = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
+    with _recording, torch.cuda.device(inputs[0].device), recording:
         result = function(*inputs)
     return graph.replay, result

@@ -64,6 +64,12 @@ def evaluate(
     published: Annotated[
         bool, typer.Option("--published", help="Add published figures of other methods for the same set and instant.")
     ] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Add parameters, GFLOP and milliseconds a frame of each method.")
+    ] = False,
+    baseline_weights: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Weights of dsun, sunet, rssr, cvr, jcd, adarsc and qrsc-paper.")
+    ] = None,
     per_frame: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures of every frame as CSV.")
     ] = None,
@@ -112,7 +118,8 @@ def evaluate(
             save_frames=save_frames,
             per_frame=per_frame,
             plots=plots,
-            table=all_methods(layout),
+            table=all_methods(layout, baseline_weights),
+            cost=cost,
             progress=progress,
         )
     typer.echo(evaluation.table(form, published=published))

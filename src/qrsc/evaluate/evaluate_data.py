@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,8 @@ from qrsc.evaluate.methods.registry import METHODS, FrameFolder, MethodTable
 from qrsc.evaluate.metrics.metric_table import DEFAULT_METRICS
 from qrsc.evaluate.report.tables import TableFormat, format_rows, frame_rows, write_table
 from qrsc.evaluate.report.worst_frames import write_charts, write_worst
-from qrsc.evaluate.run.plan import DEFAULT_METHODS, Plan, evaluate
+from qrsc.evaluate.run.cost import Cost, method_costs
+from qrsc.evaluate.run.plan import DEFAULT_METHODS, Plan, evaluate, not_scored
 from qrsc.evaluate.run.scores import FrameScore, mean_rows
 from qrsc.flow import default_flow
 from qrsc.media.outputs import require_writable
@@ -34,19 +35,30 @@ class Evaluation:
     Attributes:
         plans: one for each data set.
         scores: of every frame by every method.
+        costs: of each method by data set, where they were asked for.
     """
 
     plans: Sequence[Plan]
     scores: Sequence[FrameScore]
+    costs: Mapping[str, Mapping[str, Cost]] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The means over frames: one row for each data set, instant and method."""
-        return mean_rows(self.scores)
+        rows = mean_rows(self.scores)
+        for row in rows:
+            known = self.costs.get(row["set"], {}).get(row["method"])
+            row.update({} if known is None else asdict(known))
+        return rows
 
     def table(self, form: TableFormat = "text", *, published: bool = False) -> str:
-        """The rows as a table; `published` adds those that other authors have published."""
-        return format_rows(self.rows, form, others=published)
+        """The rows as a table; `published` adds those that other authors have published.
+
+        For people it is followed by the methods that do not give every instant.
+        """
+        text = format_rows(self.rows, form, others=published)
+        told = sorted({line for plan in self.plans for line in not_scored(plan)})
+        return f"{text}\n{'; '.join(told)}." if told and form in ("text", "markdown") else text
 
 
 def evaluate_data(
@@ -70,6 +82,7 @@ def evaluate_data(
     per_frame: Path | None = None,
     plots: Path | None = None,
     table: MethodTable = METHODS,
+    cost: bool = False,
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
 ) -> Evaluation:
@@ -91,6 +104,7 @@ def evaluate_data(
         per_frame: CSV file for the figures of every frame.
         plots: folder for charts, the figures of every frame, and a contact sheet of the worst frames of the last
             method. Files of the same names are replaced here and above, but never one of the data set.
+        cost: also measure parameters, operations and time of each method, on a few frames of each data set.
         progress: called with a `Progress` for every frame; each data set is a stage.
         cancel: asked for every frame; once it is set the call raises `Cancelled`. `resume` and `cache_flow` keep what
             was finished.
@@ -134,7 +148,7 @@ def evaluate_data(
     parts = _public_parts(root) if layout == ALL_PUBLIC else [(root, layout, None)]
     plans = [plan(*part) for part in parts]
     scores = [score for each in plans for score in evaluate(each, progress=progress, cancel=cancel)]
-    evaluation = Evaluation(plans, scores)
+    evaluation = Evaluation(plans, scores, {each.title: method_costs(each) for each in plans} if cost else {})
     if per_frame is not None:
         write_table(per_frame, frame_rows(evaluation.scores))
     if plots is not None:

@@ -78,10 +78,10 @@ class DeformableConv(nn.Module):
         with full_precision(features):
             found = precise(precisely(self.sampling, features)).reshape(batch * GROUPS, TAPS, 3, height, width)
             grid = pixel_grid(height, width, dtype=found.dtype, device=found.device)
-            steps = torch.stack(torch.meshgrid(*[torch.arange(-1.0, 2.0)] * 2, indexing="xy")).flatten(1).T.to(grid)
+            steps = pixel_grid(3, 3, dtype=found.dtype, device=found.device).flatten(1).T - 1.0  # [9, 2]
             places = grid + steps.reshape(TAPS, 2, 1, 1) + found[:, :, :2]  # [B 8, 9, 2, H, W]
-            scale = grid.new_tensor([2.0 / max(1, width - 1), 2.0 / max(1, height - 1)])
-            places = places.permute(0, 1, 3, 4, 2).flatten(1, 2) * scale - 1.0  # all taps one below the other
+            x, y = places.transpose(1, 2).flatten(2, 3).unbind(1)  # all taps one below the other
+            places = torch.stack([2.0 * x / max(1, width - 1), 2.0 * y / max(1, height - 1)], -1) - 1.0
             taken = F.grid_sample(
                 precise(features).reshape(grouped), places, mode="bilinear", padding_mode="zeros", align_corners=True
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -35,8 +36,17 @@ class SharedFeatures(nn.Module):
 
     @torch.no_grad()
     def remember(self, truths: Sequence[Tensor]) -> None:
-        """Keep the features of these truths, until others are kept."""
-        self._known = [(truth, self._features(truth)) for truth in truths]
+        """Keep the features of these truths, until others are kept.
+
+        Those of tensors that have been remembered last time, and hold new pictures now, go where the old ones were: a
+        recorded step reads them there.
+        """
+        found = [self._features(truth) for truth in truths]
+        if len(truths) == len(self._known) and all(map(operator.is_, truths, (known for known, _ in self._known))):
+            for (_, kept), features in zip(self._known, found, strict=True):
+                torch._foreach_copy_(kept, features)
+        else:
+            self._known = list(zip(truths, found, strict=True))
 
     def forward(self, picture: Tensor, truth: Tensor) -> Tensor:
         """Pictures and truths, `[B, 3, H, W]` each in [0, 1], to `[B]`."""

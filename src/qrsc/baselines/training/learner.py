@@ -19,6 +19,8 @@ RAMP = 100  # steps of a run over which its learning rate rises: a resumed run s
 class Learner:
     """A network, trained in place.
 
+    Nothing in a step waits for the device, so that `qrsc.learn.trainer.recorded_step` can record it.
+
     Args:
         name: of the network.
         network: on its device.
@@ -26,9 +28,6 @@ class Learner:
         clip: largest norm of its gradient.
         decay: of the moving average, per step.
         steps: taken before this run.
-
-    Attributes:
-        skipped: steps that were left out in this run because loss or gradient were not finite.
     """
 
     def __init__(
@@ -36,51 +35,69 @@ class Learner:
     ) -> None:
         self.name, self.network, self.schedule = name, network, schedule
         self.clip, self.decay = clip, decay
-        self.steps, self.taken, self.skipped = steps, 0, 0
+        self.steps, self.taken = steps, 0
         arrange(network)
         self.weights = list(network.parameters())
-        # One launch for all weights on a GPU, where the step would otherwise wait for the CPU.
+        device = self.weights[0].device
+        # What changes from step to step is on the device.
+        self.rate, self.share = torch.zeros(2, device=device).unbind()
+        self.losses, self.finite, self.left_out = torch.zeros(3, device=device).unbind()
         self.optimizer = torch.optim.AdamW(
-            self.weights, lr=schedule.peak, weight_decay=1e-5, fused=self.weights[0].is_cuda
+            self.weights, lr=self.rate, weight_decay=1e-5, fused=True, capturable=device.type == "cuda"
         )
         self.average = [weight.detach().clone() for weight in self.weights]
 
-    def grade(self, samples: WindowSamples, features: FeatureLoss, *, mixed: bool) -> Tensor:
-        """Find the gradient on a batch, and clip its norm.
+    def prepare(self, progress: float) -> None:
+        """Set the learning rate of the next step, and how much of the weights goes into their average.
 
-        Returns the loss and the norm as it was, `[2]`, without waiting for them.
+        Args:
+            progress: share of the training that is done.
+        """
+        self.steps += 1
+        self.taken += 1
+        self.rate.fill_(self.schedule.learning_rate(progress) * min(1.0, self.taken / RAMP))
+        # A shorter average in the first steps, or the random initialisation would stay in it.
+        self.share.fill_(1.0 - min(self.decay, (1 + self.steps) / (10 + self.steps)))
+
+    def step(self, samples: WindowSamples, features: FeatureLoss, *, mixed: bool) -> Tensor:
+        """Take a step on a batch, or none where loss or gradient are not finite.
+
+        Returns the loss and the norm of the gradient, `[2]`.
 
         Args:
             mixed: use bfloat16 where it does no harm.
         """
         device = samples.gamma.device.type
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, torch.bfloat16, enabled=mixed):
+        with torch.autocast(device, torch.bfloat16, enabled=mixed, cache_enabled=False):
             loss = self.network.loss(samples.window().shown(self.network.inputs), samples.truths(), features)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's stubs
         norm = torch.nn.utils.clip_grad_norm_(self.weights, self.clip)
-        return torch.stack([loss.detach().float(), norm.float()])
-
-    def step(self, norm: float, progress: float) -> bool:
-        """Take a step along the gradient, or none where it is not finite; says whether one was taken.
-
-        Args:
-            norm: of the gradient, from `grade`.
-            progress: share of the training that is done.
-        """
-        self.steps += 1
-        self.taken += 1
-        if not norm < float("inf"):  # neither for NaN
-            self.skipped += 1
-            return False
-        rate = self.schedule.learning_rate(progress) * min(1.0, self.taken / RAMP)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        loss = loss.detach().float()
+        finite = loss.isfinite() & norm.isfinite()
+        # The protocol of torch's own scaling of gradients: where this is 1, the step changes nothing.
+        self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
         self.optimizer.step()
-        # A shorter average in the first steps, or the random initialisation would stay in it.
-        weight = 1.0 - min(self.decay, (1 + self.steps) / (10 + self.steps))
-        torch._foreach_lerp_(self.average, [each.detach() for each in self.weights], weight)
-        return True
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            change = torch._foreach_sub([weight.detach() for weight in self.weights], self.average)
+            torch._foreach_mul_(change, torch.where(finite, self.share, torch.zeros_like(self.share)))
+            torch._foreach_add_(self.average, change)
+            self.losses += torch.where(finite, loss, torch.zeros_like(loss))
+            self.finite += finite
+            self.left_out += ~finite
+        return torch.stack([loss, norm.float()])
+
+    @property
+    def skipped(self) -> int:
+        """Steps that were left out in this run because loss or gradient were not finite."""
+        return int(self.left_out)
+
+    def mean_loss(self) -> float | None:
+        """Mean of the finite losses since it was last asked for; None if there is none."""
+        total, count = torch.stack([self.losses, self.finite]).tolist()
+        self.losses.zero_()
+        self.finite.zero_()
+        return total / count if count else None
 
     def averaged(self) -> dict[str, Tensor]:
         """The moving average of the weights, by name."""

@@ -38,6 +38,13 @@ class BaselineTrainingOptions(RunOptions):
             names="--features/--no-features",
         ),
     ] = True
+    graphs: Annotated[
+        bool,
+        Option(
+            "On a GPU, record the steps as CUDA graphs; else their kernels are launched one by one.",
+            names="--graphs/--no-graphs",
+        ),
+    ] = True
     report: Annotated[float, Option("Print the losses every this many seconds.")] = 30.0
     clip: float = 5.0
 

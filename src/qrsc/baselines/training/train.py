@@ -7,7 +7,6 @@ learning rate are each network's own.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from qrsc.baselines.learned.networks import baseline_from_file, build_baseline
 from qrsc.baselines.learned.window import Baseline, FeatureLoss
 from qrsc.baselines.training.features import SharedFeatures, no_features
 from qrsc.baselines.training.learner import Learner, weights_file
+from qrsc.baselines.training.one_batch import StepsOnOneBatch
 from qrsc.baselines.training.options import BaselineTrainingOptions
 from qrsc.baselines.training.samples import WindowPool, WindowSamples
 from qrsc.baselines.training.scores import Scores, score_baselines, score_table
@@ -26,7 +26,9 @@ from qrsc.baselines.training.window_worlds import WindowWorlds
 from qrsc.files.documents import shortened
 from qrsc.flow import load_flow
 from qrsc.learn.pool.world_settings import training_textures
+from qrsc.learn.trainer.recorded_step import WARM_UP
 from qrsc.learn.trainer.run import SAVE_EVERY, own_device
+from qrsc.learn.trainer.step_clock import StepClock
 from qrsc.weights import WeightsError, load_strictly, noted_options, read_notes
 
 HELD_OUT_SEED = 12345  # of the windows that are scored after the training; training seeds are drawn in another way
@@ -128,9 +130,8 @@ def fit_baselines(
         render, capacity=options.pool, device=device, uses=options.uses, seed=options.seed + before.steps
     ) as pool:
         pool.crop = options.crop
-        Lockstep(learners, pool, features, options, before, device.type == "cuda" if mixed is None else mixed).run(
-            folder, say
-        )
+        half = device.type == "cuda" if mixed is None else mixed
+        Lockstep(learners, pool, features, options, before, half, say).run(folder)
     for learner in learners:
         load_strictly(learner.network, learner.averaged(), "the exponential moving average")
     return {learner.name: learner.network.eval() for learner in learners}
@@ -154,6 +155,7 @@ class Lockstep:
         options: length and batch.
         before: the runs before this one.
         mixed: use bfloat16.
+        say: gets lines about the training.
     """
 
     def __init__(
@@ -164,19 +166,23 @@ class Lockstep:
         options: BaselineTrainingOptions,
         before: Before,
         mixed: bool,
+        say: Say | None = None,
     ) -> None:
-        self.learners, self.pool, self.features, self.options = learners, pool, features, options
-        self.before, self.mixed = before, mixed
+        self.learners, self.pool, self.options, self.before = learners, pool, options, before
         self.steps = before.steps
+        self.say: Say = (lambda line: None) if say is None else say
+        recorded = options.graphs and pool.device.type == "cuda"
+        self.together = StepsOnOneBatch(learners, features, pool.device, mixed=mixed, recorded=recorded)
+        self._clock = StepClock(pool.device, skip=WARM_UP + 2 if recorded else 1)
+        self._told: set[str] = set()
         self._started = time.monotonic()
-        self._recent: list[list[float]] = []
 
     @property
     def minutes(self) -> float:
         """Minutes spent on steps, those of earlier runs included."""
         return self.before.minutes + (time.monotonic() - self._started) / 60.0
 
-    def run(self, folder: Path, say: Say | None = None) -> None:
+    def run(self, folder: Path) -> None:
         """Train to the end of the run; save every few minutes and at the end."""
         schedule = self.learners[0].schedule
         self.pool.draw(1)  # the clock starts with the first samples
@@ -188,31 +194,34 @@ class Lockstep:
             if progress >= 1.0 or minutes - self.before.minutes >= self.options.run_minutes:
                 break
             self._step(progress)
-            if say is not None and time.monotonic() - said >= self.options.report:
+            if time.monotonic() - said >= self.options.report:
                 said = time.monotonic()
-                say(self._line())
+                self.say(self._line())
             if minutes - saved >= SAVE_EVERY:
                 saved = minutes
                 self._save(folder)
         self._save(folder)
-        if say is not None:
-            say(self._line())
+        self.say(self._line())
 
     def _step(self, progress: float) -> None:
+        self._clock.start()
         samples = self.pool.draw(self.options.batch)
-        if isinstance(self.features, SharedFeatures):
-            truths = samples.truths()
-            self.features.remember((truths.before, truths.first, truths.middle))
-        found = [learner.grade(samples, self.features, mixed=self.mixed) for learner in self.learners]
-        # The device is waited for here, once for all networks.
-        graded: list[list[float]] = torch.stack(found).tolist()
-        for learner, (_, norm) in zip(self.learners, graded, strict=True):
-            learner.step(norm, progress)
-        self._recent.append([loss for loss, _ in graded])
+        self._clock.lap("samples")
+        for learner in self.learners:
+            learner.prepare(progress)
+        self.together(samples, self._clock.lap)
         self.steps += 1
+        told = self._clock.finish()
+        if told is not None:
+            self.say(told)
+        for name, reason in self.together.fallbacks().items():
+            if name not in self._told:
+                self._told.add(name)
+                self.say(f"{name}: {reason}")
 
     def _line(self) -> str:
-        """Where the training stands, and the mean losses since the last line."""
+        """Where the training stands, and the mean losses since the last line. The device is waited for here."""
+        losses = [learner.mean_loss() for learner in self.learners]
         run = 60.0 * (self.minutes - self.before.minutes)
         parts = [
             f"step {self.steps}",
@@ -220,11 +229,10 @@ class Lockstep:
             f"{1000.0 * run / max(1, self.steps - self.before.steps):.0f} ms a step",
             f"{self.pool.rendered} rendered",
         ]
-        for learner, values in zip(self.learners, zip(*self._recent, strict=True), strict=False):
-            finite = [value for value in values if math.isfinite(value)]
-            mean = f"{sum(finite) / len(finite):.3f}" if finite else "none finite"
-            parts.append(f"{learner.name} {mean}" + (f" ({learner.skipped} skipped)" if learner.skipped else ""))
-        self._recent.clear()
+        for learner, loss in zip(self.learners, losses, strict=True):
+            skipped = learner.skipped
+            mean = "none finite" if loss is None else f"{loss:.3f}"
+            parts.append(f"{learner.name} {mean}" + (f" ({skipped} skipped)" if skipped else ""))
         return ", ".join(parts)
 
     def _save(self, folder: Path) -> None:

@@ -92,6 +92,19 @@ class Fingerprinted(Protocol):
     def fingerprint(self) -> str: ...
 
 
+@runtime_checkable
+class AtSomeInstants(Protocol):
+    """An entry of a table that does not give every instant."""
+
+    instants: tuple[TruthInstant, ...]
+
+
+def method_instants(name: str, table: MethodTable) -> tuple[TruthInstant, ...]:
+    """The instants that a method gives."""
+    entry = table.get(name)
+    return entry.instants if isinstance(entry, AtSomeInstants) else ("first", "middle")
+
+
 def _solver(motion: MotionName, fusion: Literal["none", "plain mean"], warp: WarpMethod = "invert") -> CorrectorMethod:
     """A row that shows what a motion model is worth: sampled bilinearly, as published, and not sharpened."""
     return CorrectorMethod(motion, fusion, warp, "bilinear")

@@ -197,7 +197,16 @@ METRICS: dict[str, Metric] = {
     ),
 }
 DEFAULT_METRICS: tuple[str, ...] = tuple(name for name, metric in METRICS.items() if metric.default)
-FIGURES: dict[str, Figure] = {name: figure for metric in METRICS.values() for name, figure in metric.figures.items()}
+# Of methods, not of frames: measured if they are asked for, and no metrics.
+COSTS: dict[str, Figure] = {
+    "parameters": Figure("M weights", "millions of weights, those of the optical flow included", "lower"),
+    "gflop": Figure("GFLOP", "1e9 operations of networks for a frame, optical flow included", "lower", places=1),
+    "milliseconds": Figure("ms", "milliseconds for a frame, optical flow included, one method at a time", "lower", 1),
+}
+FIGURES: dict[str, Figure] = {
+    **{name: figure for metric in METRICS.values() for name, figure in metric.figures.items()},
+    **COSTS,
+}
 
 
 def require_metrics(names: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ from qrsc.evaluate.methods.registry import (
     MethodTable,
     load_method,
     method_fingerprint,
+    method_instants,
 )
 from qrsc.evaluate.methods.results import Result, frame_of
 from qrsc.evaluate.methods.shared_flow import SharedFlow, shared_flow, shared_flow_fingerprint
@@ -110,6 +111,8 @@ def evaluate(
         raise ValueError(f"there are two methods called {', '.join(taken)}; give the folder another name.")
     if not methods and not plan.folders:
         raise ValueError("name at least one method to score.")
+    if not plan.folders and not any(_gives(plan, name, at) for name in plan.methods for at in plan.instants):
+        raise ValueError(f"nothing to score: {'; '.join(not_scored(plan))}. Choose another instant of the truth.")
     measures = load_measures(plan.metrics)
     record, settings = Record(plan.resume), _settings(plan)
     scores: list[FrameScore] = []
@@ -131,6 +134,19 @@ def evaluate(
             f"instant{where}."
         )
     return scores
+
+
+def not_scored(plan: Plan) -> list[str]:
+    """A line for each method that does not give an instant of the plan, and so has no row there."""
+    return [
+        f"{name} gives the instant of the {method_instants(name, plan.table)[0]} row alone"
+        for name in plan.methods
+        if not all(_gives(plan, name, at) for at in plan.instants)
+    ]
+
+
+def _gives(plan: Plan, name: str, at: TruthInstant) -> bool:
+    return at in method_instants(name, plan.table)
 
 
 def count_frames(stage: Stage, frames: int) -> None:
@@ -176,10 +192,8 @@ def _score_clip(
     # With all cores for each thread, operations of one would wait for cores that another one holds.
     shared = at_most_threads(max(1, (os.cpu_count() or 1) // WORKERS))
     with shared, ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(measurers) as measurer, torch.no_grad():
-        own, *feeds = tee(
-            _announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(methods) * len(instants)
-        )
-        jobs = [(at, name, method) for at in instants for name, method in methods.items()]
+        jobs = [(at, name, method) for at in instants for name, method in methods.items() if _gives(plan, name, at)]
+        own, *feeds = tee(_announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(jobs))
         streams: dict[tuple[TruthInstant, str], Iterator[Result]] = {
             (at, name): iter(method((loaded.rolling for loaded in feed), clip.readout, clip.readout.instant(at)))
             for (at, name, method), feed in zip(jobs, feeds, strict=True)
@@ -191,6 +205,8 @@ def _score_clip(
             results = {job: _next_result(job[1], stream, clip) for job, stream in streams.items()}
             for at in loaded.truths:
                 mine = {name: result for (when, name), result in results.items() if when == at}
+                if not mine:
+                    continue
                 outstanding.append(measurer.submit(_measure, scorer, plan, clip, loaded, at, mine))
             flow.take_back(loaded)
             while len(outstanding) > SCORE_BEHIND:

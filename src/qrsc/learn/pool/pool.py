@@ -102,7 +102,8 @@ class Pool(Generic[Batch]):
             if len(candidates) == 0:
                 candidates = self._of_kind(0)
             chosen = torch.randint(len(candidates), (count,), generator=self._drawing, device=self.device)
-            index = candidates.to(self.device)[chosen]
+            # All of them are candidates where there is one kind; the copy would wait for the steps before this one.
+            index = chosen if self.kind_field is None else candidates.to(self.device)[chosen]
             if self._written is not None:
                 torch.cuda.current_stream(self.device).wait_event(self._written)
             drawn = {name: values.index_select(0, index) for name, values in self._store.items()}

@@ -1,0 +1,85 @@
+"""Parts of a training step that a GPU is given with a single launch, from forward pass to optimiser.
+
+A small network is a few hundred kernels forward and back, which take the CPU longer to launch than the GPU to compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qrsc.backend.cuda_graphs import record
+
+WARM_UP = 3  # calls before the recorded one: libraries choose their kernels, the optimiser makes its moments
+
+
+class RecordedStep:
+    """A function that is called again and again, recorded as a CUDA graph and replayed.
+
+    Its first calls are launched kernel by kernel; the next one is recorded, which is no call, and replayed from then
+    on. So the function must read everything that changes from tensors that stay where they are, write its results to
+    such tensors, and never wait for the device. Without recording it is called every time: the twin, with the same
+    results.
+
+    Args:
+        function: of no arguments; returns a tensor.
+        device: that it works on.
+        recorded: record it, which needs a GPU.
+        pool: of memory, from `torch.cuda.graph_pool_handle`, for steps that are always called one after the other.
+
+    Attributes:
+        fallback: why the function is not recorded although it should be; None if it is, or will be.
+    """
+
+    def __init__(
+        self, function: Callable[[], Tensor], device: torch.device, *, recorded: bool, pool: Any = None
+    ) -> None:
+        self.fallback: str | None = None
+        self._function, self._device, self._recorded, self._pool = function, device, recorded, pool
+        self._calls = 0
+        self._replay: Callable[[], None] | None = None
+        self._result: Tensor | None = None
+
+    def __call__(self) -> Tensor:
+        """The result of the function; the next call may overwrite it."""
+        if not self._recorded or self.fallback is not None:
+            return self._function()
+        if self._calls < WARM_UP:
+            self._calls += 1
+            return self._warmed_up()
+        if self._replay is None or self._result is None:
+            try:
+                self._record()
+            except RuntimeError as error:  # so are all errors of CUDA
+                self.fallback = f"no CUDA graph: {str(error).strip().splitlines()[0]}"
+                return self._function()
+        assert self._replay is not None  # by `_record`
+        assert self._result is not None
+        self._replay()
+        return self._result
+
+    def _record(self) -> None:
+        anchor = torch.empty((), device=self._device)  # says on which device
+        if self._device.type != "cuda":
+            self._replay, result = record(lambda _: self._function(), [anchor], self._pool)
+        else:
+            # A recording that fails may leave its own stream behind as the current one.
+            with torch.cuda.stream(torch.cuda.current_stream(self._device)):
+                self._replay, result = record(lambda _: self._function(), [anchor], self._pool)
+        assert isinstance(result, Tensor)  # as the function gives one
+        self._result = result
+
+    def _warmed_up(self) -> Tensor:
+        """Call the function on a stream of its own: what the default stream is used for cannot be recorded later."""
+        if self._device.type != "cuda":
+            return self._function()
+        before = torch.cuda.current_stream(self._device)
+        beside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch's stubs
+        beside.wait_stream(before)
+        with torch.cuda.stream(beside):
+            result = self._function()
+        before.wait_stream(beside)
+        return result
