@@ -126,22 +126,31 @@ def test_an_interval_with_both_directions_gets_less_or_nothing(clip: dict[str, A
 
 
 def test_a_still_clip_gets_little(clip: dict[str, Any]) -> None:
-    clip |= {"found": OPEN, "camera": "Unheard Of 3000"}
+    clip |= {"found": replace(OPEN, fastest=1.2), "camera": "Unheard Of 3000"}
     result = chosen(scan="left-right")
     assert (result.readout.gamma, result.readout.scan) == (choose.LITTLE, "left-right")
     assert "stands still" in result.message
     assert "Unheard Of 3000" in result.message
-    assert "at most 0.14 px off" in result.message  # 0.4 px, gamma off by up to 0.7, half of it
+    assert "at most 0.42 px off" in result.message  # 1.2 px, gamma off by up to 0.7, half of it
+
+
+def test_a_clip_whose_rows_are_hardly_off_is_left_alone(clip: dict[str, Any]) -> None:
+    clip |= {"found": OPEN, "camera": "GoPro HERO5 Black"}
+    result = chosen()
+    assert result.nothing_to_correct
+    assert "whatever the readout is, rows are at most 0.20 px off" in result.message  # 0.4 px, half of it
+    clip["found"] = replace(OPEN, fastest=1.01)
+    assert not chosen().nothing_to_correct
 
 
 def test_a_still_portrait_clip_is_left_alone(clip: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    clip["found"] = OPEN
+    clip["found"] = replace(OPEN, fastest=8.0)
     monkeypatch.setattr(ClipSource, "turned_in_pixels", True)
     assert chosen().nothing_to_correct
 
 
 def test_the_camera_that_the_file_names_helps_an_open_clip(clip: dict[str, Any]) -> None:
-    clip |= {"found": OPEN, "camera": "GoPro HERO5 Black"}
+    clip |= {"found": replace(OPEN, fastest=8.0), "camera": "GoPro HERO5 Black"}
     result = chosen()
     assert result.readout.gamma == pytest.approx(30.03 * 29.97 / 1000)
     assert "GoPro HERO5 Black" in result.message

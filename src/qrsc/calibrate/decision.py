@@ -151,6 +151,8 @@ def _undetermined(clip: ClipSource, recorded: RecordedFigures, found: Calibratio
             f"{found.reason}. The clip is left as it is: leave --scan out to have it corrected as it was read, or give "
             "--readout as well to insist"
         )
+    if found.worst_change(0.0) < NEGLIGIBLE_PX:
+        return _left_alone(f"{opening} It is left as it is; {_consequence(found, 0.0)}")
     named = clip.camera or recorded.camera
     if named:
         try:
