@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from qrsc.calibrate import decision as choose
 from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
 from qrsc.calibrate.recorded import RecordedFigures
+from qrsc.calibrate.report import CalibrationReport
 from qrsc.media.image_folder import write_frame
 
 NOTHING, CURVE = np.zeros(0), np.arange(3.0)
@@ -143,6 +145,13 @@ def test_a_clip_whose_rows_are_hardly_off_is_left_alone(clip: dict[str, Any]) ->
     assert not chosen().nothing_to_correct
 
 
+def test_a_clip_in_which_nothing_can_be_followed_is_not_said_to_stand_still(clip: dict[str, Any]) -> None:
+    clip["found"] = replace(OPEN, fastest=math.inf)
+    result = chosen()
+    assert not result.nothing_to_correct
+    assert "how far rows are off is not known" in result.message
+
+
 def test_a_still_portrait_clip_is_left_alone(clip: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     clip["found"] = replace(OPEN, fastest=8.0)
     monkeypatch.setattr(ClipSource, "turned_in_pixels", True)
@@ -221,6 +230,16 @@ def test_a_named_camera_stands_where_the_clip_is_open(clip: dict[str, Any]) -> N
     result = chosen(camera="hero5 black")
     assert result.readout.gamma == pytest.approx(0.9, abs=0.001)
     assert "as it stands in the table" in result.message
+
+
+@pytest.mark.parametrize("camera", [None, "GoPro HERO5 Black"])
+def test_the_agreement_with_a_gyroscope_is_said(clip: dict[str, Any], camera: str | None) -> None:
+    clip["found"] = replace(FOUND, gyro=0.97)
+    said = "The picture moves as the file's gyroscope says (correlation 0.97)"
+    assert said in chosen(camera=camera).message
+    report = CalibrationReport(Path("clip.mp4"), clip["found"], 29.97)
+    assert said in report.text()
+    assert report.figures()["gyro_correlation"] == 0.97
 
 
 def test_a_folder_has_no_rate_and_no_camera(tmp_path: Path) -> None:
