@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from qrsc.calibrate import decision as choose
 from qrsc.calibrate.estimate import Calibration
 from qrsc.calibrate.grey_frames import ClipSource, open_clip
 from qrsc.calibrate.recorded import RecordedFigures
+from qrsc.calibrate.report import CalibrationReport
 from qrsc.media.image_folder import write_frame
 
 NOTHING, CURVE = np.zeros(0), np.arange(3.0)
@@ -126,22 +128,38 @@ def test_an_interval_with_both_directions_gets_less_or_nothing(clip: dict[str, A
 
 
 def test_a_still_clip_gets_little(clip: dict[str, Any]) -> None:
-    clip |= {"found": OPEN, "camera": "Unheard Of 3000"}
+    clip |= {"found": replace(OPEN, fastest=1.2), "camera": "Unheard Of 3000"}
     result = chosen(scan="left-right")
     assert (result.readout.gamma, result.readout.scan) == (choose.LITTLE, "left-right")
     assert "stands still" in result.message
     assert "Unheard Of 3000" in result.message
-    assert "at most 0.14 px off" in result.message  # 0.4 px, gamma off by up to 0.7, half of it
+    assert "at most 0.42 px off" in result.message  # 1.2 px, gamma off by up to 0.7, half of it
+
+
+def test_a_clip_whose_rows_are_hardly_off_is_left_alone(clip: dict[str, Any]) -> None:
+    clip |= {"found": OPEN, "camera": "GoPro HERO5 Black"}
+    result = chosen()
+    assert result.nothing_to_correct
+    assert "whatever the readout is, rows are at most 0.20 px off" in result.message  # 0.4 px, half of it
+    clip["found"] = replace(OPEN, fastest=1.01)
+    assert not chosen().nothing_to_correct
+
+
+def test_a_clip_in_which_nothing_can_be_followed_is_not_said_to_stand_still(clip: dict[str, Any]) -> None:
+    clip["found"] = replace(OPEN, fastest=math.inf)
+    result = chosen()
+    assert not result.nothing_to_correct
+    assert "how far rows are off is not known" in result.message
 
 
 def test_a_still_portrait_clip_is_left_alone(clip: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    clip["found"] = OPEN
+    clip["found"] = replace(OPEN, fastest=8.0)
     monkeypatch.setattr(ClipSource, "turned_in_pixels", True)
     assert chosen().nothing_to_correct
 
 
 def test_the_camera_that_the_file_names_helps_an_open_clip(clip: dict[str, Any]) -> None:
-    clip |= {"found": OPEN, "camera": "GoPro HERO5 Black"}
+    clip |= {"found": replace(OPEN, fastest=8.0), "camera": "GoPro HERO5 Black"}
     result = chosen()
     assert result.readout.gamma == pytest.approx(30.03 * 29.97 / 1000)
     assert "GoPro HERO5 Black" in result.message
@@ -212,6 +230,16 @@ def test_a_named_camera_stands_where_the_clip_is_open(clip: dict[str, Any]) -> N
     result = chosen(camera="hero5 black")
     assert result.readout.gamma == pytest.approx(0.9, abs=0.001)
     assert "as it stands in the table" in result.message
+
+
+@pytest.mark.parametrize("camera", [None, "GoPro HERO5 Black"])
+def test_the_agreement_with_a_gyroscope_is_said(clip: dict[str, Any], camera: str | None) -> None:
+    clip["found"] = replace(FOUND, gyro=0.97)
+    said = "The picture moves as the file's gyroscope says (correlation 0.97)"
+    assert said in chosen(camera=camera).message
+    report = CalibrationReport(Path("clip.mp4"), clip["found"], 29.97)
+    assert said in report.text()
+    assert report.figures()["gyro_correlation"] == 0.97
 
 
 def test_a_folder_has_no_rate_and_no_camera(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import qrsc
@@ -62,3 +64,14 @@ def test_unknown_command_fails() -> None:
     assert done.returncode == 2
     assert "korrekt" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_readouts_are_asked_for_in_milliseconds_first() -> None:
+    found: Any = typer.main.get_command(app)
+    asking = 0
+    for name, command in found.commands.items():
+        options = [parameter.name for parameter in command.params]
+        if {"readout", "gamma"} <= set(options):
+            asking += 1
+            assert options.index("readout") < options.index("gamma"), name
+    assert asking >= 3

@@ -18,6 +18,7 @@ import qrsc
 from qrsc.calibrate.calibrate_video import calibrate_video
 from qrsc.media.codecs import choose_encoding
 from qrsc.media.ebml import Element, walk_elements
+from qrsc.media.errors import MediaError
 from qrsc.media.image_folder import read_frame
 from qrsc.media.pixel_aspect import set_pixel_aspects
 from qrsc.media.planes import Colours, alpha_of, frame_of, layout_of, rgb_of
@@ -352,6 +353,18 @@ def test_an_encoder_that_is_not_there_is_passed_over(monkeypatch: pytest.MonkeyP
     deep = layout_of("yuv422p10le")
     assert encoders.suggest_encoder("mp4", "v210", deep, None, alpha=False) == "libx264"
     assert encoders.suggest_encoder("matroska", "v210", deep, None, alpha=False) == "ffv1"
+
+
+def test_of_other_encoders_those_that_are_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from qrsc.media import encoders
+
+    known = {"h264": "libx264", "vvc": "libvvc9", "ffv1": "ffv1"}
+    for name, why in (("libx266", "no encoder 'libx266' here"), ("aac", "aac encodes audio, not video")):
+        with pytest.raises(MediaError, match=f"{why}; choose one of h264, ffv1[.,]"):
+            encoders.require_encoder(name, known)
+    monkeypatch.setattr(encoders, "_formats", lambda name, container: None)
+    with pytest.raises(MediaError, match=r"none of the encoders .* \(libvpx-vp9, libsvtav1\); give the output another"):
+        encoders.suggest_encoder("webm", "vp9", layout_of("yuv420p"), None, alpha=False)
 
 
 def test_tags_of_a_video_with_alpha_are_kept(tmp_path: Path) -> None:

@@ -42,6 +42,16 @@ def test_the_result_says_so(clip: Path, tmp_path: Path) -> None:
     assert not qrsc.correct_video(clip, tmp_path / "moved.mp4", gamma=0.5, preset="fast").copied
 
 
+@pytest.mark.parametrize("options", [(), ("--gamma", 0.5)])
+def test_a_still_clip_is_the_input_to_the_byte(tmp_path: Path, options: tuple[object, ...]) -> None:
+    still = make_video(tmp_path / "still.mp4", Recipe([texture_frames(1)[0]] * 8))
+    code, said = run("correct", still, "-o", tmp_path / "out.mp4", "--fast", *options)
+    assert code == 0, said
+    assert (tmp_path / "out.mp4").read_bytes() == still.read_bytes()
+    assert "8 frames copied to" in said
+    assert "nothing to correct" in said
+
+
 def test_a_folder_of_images_is_copied(clip: Path, tmp_path: Path) -> None:
     qrsc.correct_video(clip, tmp_path / "images", gamma=0.0)
     images = tmp_path / "images"

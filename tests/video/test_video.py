@@ -238,13 +238,15 @@ def test_a_long_run_is_announced_with_what_is_quicker(tmp_path: Path, monkeypatc
     source = make_video(tmp_path / "in.mkv", Recipe(texture_frames(14), "ffv1", options={}))
     said = corrected(source, tmp_path / "a.mkv", "--gamma", 0.5, "--fast")
     assert "this will take" not in said
-    monkeypatch.setattr("qrsc.video.correct.ANNOUNCED", 1e-6)
+    monkeypatch.setattr("qrsc.video.announcement.ANNOUNCED", 1e-6)
     said = corrected(source, tmp_path / "b.mkv", "--gamma", 0.5, "--fast")
     assert re.search(r"this will take about \d+ s, at .* and the output be about", said)
     assert "quickest" not in said
-    monkeypatch.setattr("qrsc.video.correct.LONG_RUN", 1e-6)
+    monkeypatch.setattr("qrsc.video.announcement.LONG_RUN", 1e-6)
     said = corrected(source, tmp_path / "c.mkv", "--gamma", 0.5, "--fusion", "none")
-    assert "--fast is the quickest preset" in said
+    guess, hint = said.index("at a guess"), said.index("--fast is the quickest preset")
+    assert guess < hint < said.index("this will take about", hint)
+    assert said.count("--fast") == 1
 
 
 def test_borders_are_cropped_or_transparent(tmp_path: Path) -> None:

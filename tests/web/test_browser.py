@@ -93,6 +93,35 @@ def require_accessible(page: Page) -> None:
     assert not told, told
 
 
+def require_fingers(page: Page) -> None:
+    """A finger moves the divider, and the picture where that is enlarged."""
+    box = page.locator("#screen").bounding_box()
+    assert box is not None
+    touch = page.context.new_cdp_session(page)
+    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 1})
+
+    def swipe(*shares: float) -> None:
+        """Put a finger on the picture, and move it to other shares of its width."""
+        for number, share in enumerate(shares):
+            place = {"x": box["x"] + share * box["width"], "y": box["y"] + 0.3 * box["height"]}
+            kind = "touchMove" if number else "touchStart"
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [place]})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    swipe(0.4, 0.6, 0.8)
+    assert float(page.input_value("#split")) == pytest.approx(80, abs=1)
+    swipe(0.25)
+    assert float(page.input_value("#split")) == pytest.approx(25, abs=1)
+    page.locator("label:has([name=zoom][value='3'])").click()
+    swipe(0.8, 0.7, 0.6)  # far from the divider
+    assert float(page.input_value("#split")) == pytest.approx(25, abs=1)
+    moved = page.evaluate("() => parseFloat(document.getElementById('screen').style.getPropertyValue('--x'))")
+    assert moved == pytest.approx(-20, abs=1)
+    page.locator("label:has([name=zoom][value='1'])").click()
+    touch.send("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    touch.detach()
+
+
 def test_a_clip_is_dropped_previewed_corrected_and_saved(page: Page, clip: Path, tmp_path: Path) -> None:
     expect(page.locator(".steps h1")).to_be_visible()
     require_accessible(page)
@@ -133,6 +162,7 @@ def test_a_clip_is_dropped_previewed_corrected_and_saved(page: Page, clip: Path,
     assert abs(float(page.input_value("#split")) - 25) <= 1
     page.keyboard.press("ArrowRight")
     assert abs(float(page.input_value("#split")) - 26) <= 1
+    require_fingers(page)
 
     # One clock, also frame by frame.
     first = page.evaluate(CLOCKS)

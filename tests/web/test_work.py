@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
 import pytest
 
+from qrsc.media.orientation import IDENTITY
 from qrsc.media.probe import count_frames, probe
 from qrsc.web.settings import Settings
-from qrsc.web.work import Watch, look, plays_in_browsers, preview, run, stills
+from qrsc.web.work import TimeLine, Watch, look, plays_in_browsers, preview, run, stills
 
 from ..videos import Recipe, make_video, seen, texture
 
@@ -62,6 +64,14 @@ def test_what_browsers_do_not_play_is_shown_by_a_copy_that_they_do(tmp_path: Pat
     assert (told["output"], told["timeline"]["frames"], told["settings"]["gamma"]) == ("my clip-corrected.mkv", 6, 0.8)
     assert shown[0] == 1
     assert (tmp_path / "run" / "thumb.jpg").is_file()
+
+
+def test_the_time_line_is_of_the_last_try_alone(tmp_path: Path) -> None:
+    line = TimeLine(tmp_path, IDENTITY, None)
+    for unsure, cut, repeats in ((0.9, True, True), (0.8, False, False), (0.1, False, True), (0.2, True, False)):
+        line.add(SimpleNamespace(unsure=unsure, after_cut=cut, repeats=repeats))  # type: ignore[arg-type]
+    assert line.figures(2) == {"frames": 2, "cuts": [1], "repeated": [0], "unsure": [0.1, 0.2]}
+    assert line.figures(0) == {"frames": 0, "cuts": [], "repeated": [], "unsure": []}  # of a copy
 
 
 def test_a_preview_is_a_part_of_the_clip_and_stills_are_one_frame_of_it(tmp_path: Path) -> None:

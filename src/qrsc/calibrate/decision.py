@@ -6,6 +6,7 @@ Convention
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +74,7 @@ def readout_for_clip(
     if camera is not None:
         mode, others = choose_mode(camera, size=clip.size, fps=clip.fps)
         found = calibrate_clip(clip, scan=scan, around=mode.gamma(clip.fps), gyro=recorded.gyro, advance=advance)
-        return replace(_by_camera(mode, others, found, clip), found=found)
+        return replace(_with_gyro(_by_camera(mode, others, found, clip), found), found=found)
     if recorded.stabilisation:
         return _left_alone(f"{stabilisation_warning(recorded)} It is left as it is; --readout corrects it nevertheless")
 
@@ -151,6 +152,8 @@ def _undetermined(clip: ClipSource, recorded: RecordedFigures, found: Calibratio
             f"{found.reason}. The clip is left as it is: leave --scan out to have it corrected as it was read, or give "
             "--readout as well to insist"
         )
+    if found.worst_change(0.0) < NEGLIGIBLE_PX:
+        return _left_alone(f"{opening} It is left as it is; {_consequence(found, 0.0)}")
     named = clip.camera or recorded.camera
     if named:
         try:
@@ -197,6 +200,8 @@ def _safest(clip: ClipSource, found: Calibration) -> tuple[float, str]:
 def _consequence(found: Calibration, gamma: float) -> str:
     """How much it matters that gamma is not known, by the measured motion."""
     worst = found.worst_change(gamma)
+    if not math.isfinite(worst):
+        return "how far rows are off is not known, since nothing in it could be followed"
     if worst < NEGLIGIBLE_PX:
         return f"it matters little: whatever the readout is, rows are at most {worst:.2f} px off"
     return f"depending on the true readout, rows of the fastest parts may be up to {worst:.1f} px off"

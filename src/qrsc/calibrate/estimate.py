@@ -72,7 +72,7 @@ class Calibration:
         reason: why, or why not, in a sentence.
         speed: typical motion of the picture, in pixels per frame.
         change: typical change of that motion from frame to frame, in pixels.
-        fastest: motion that 99 % of the textured cells stay below, in pixels per frame.
+        fastest: motion that 99 % of the textured cells stay below, in pixels per frame; infinite if there are none.
         error: standard error of gamma.
         pairs: number of pairs of frames used.
         curve_gammas, curve_costs: `[N]`, signed gammas along the axis of `scan`, and the residual cost at each.
@@ -229,9 +229,9 @@ def _interval(along: float, half: float, clear: _Clear) -> tuple[float, float]:
 
 
 def _fastest(motions: ClipMotions) -> float:
-    """The motion that 99 % of the textured cells stay below, in pixels per frame."""
+    """The motion that 99 % of the textured cells stay below, in pixels per frame; infinite if there are none."""
     lengths = np.hypot(motions.shift[..., 0], motions.shift[..., 1])[motions.weight > 0.05]
-    return float(np.quantile(lengths, 0.99)) if lengths.size else 0.0
+    return float(np.quantile(lengths, 0.99)) if lengths.size else math.inf
 
 
 def _speed_and_change(motions: ClipMotions) -> tuple[float, float]:

@@ -125,6 +125,7 @@ def _clip(task: ClipTask, desk: Desk) -> Value:
     if lessening.tries:
         lessening.tell(job)
     result = correct_job(job, task.settings.options, lessening)
+    del unsure[: len(unsure) - (0 if result.copied else result.frames)]  # of tries that were given up
     return _finished(task, desk, job, result, sha256, unsure, time.perf_counter() - started, undivided=undivided)
 
 

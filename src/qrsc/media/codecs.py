@@ -110,7 +110,7 @@ def choose_encoding(
     container = _FORMATS[path.suffix.lower()]
     source = info.layout if info is not None else layout_of("yuv420p")
     if codec is not None:
-        encoder = require_encoder(ENCODERS.get(codec.lower(), codec), tuple(ENCODERS))
+        encoder = require_encoder(ENCODERS.get(codec.lower(), codec), ENCODERS)
     else:
         encoder = suggest_encoder(container, info.codec if info is not None else "", source, pixel_format, alpha)
     stored = choose_pixel_format(encoder, container, source, pixel_format, alpha)

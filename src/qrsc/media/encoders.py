@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from qrsc.media.errors import MediaError
@@ -49,6 +49,9 @@ def suggest_encoder(container: str, codec: str, source: Layout, pixel_format: st
         source: how its frames are stored.
         pixel_format: the one that was asked for, or None.
         alpha: the output has transparent pixels.
+
+    Raises:
+        MediaError: no encoder for this file format is there.
     """
     wanted = replace(source, alpha=source.alpha or alpha)
     if codec == "prores" and "prores_ks" in _EXPECTED[container]:
@@ -59,7 +62,10 @@ def suggest_encoder(container: str, codec: str, source: Layout, pixel_format: st
         names = ["libx264rgb" if name == "libx264" else name for name in names]
     there = [name for name in dict.fromkeys(names) if _formats(name, container) is not None]
     if not there:
-        return require_encoder(names[0], names)
+        raise MediaError(
+            f"none of the encoders for such a file is here ({', '.join(dict.fromkeys(names))}); give the output another ending, such "
+            "as .mkv, or choose another --codec."
+        )
     return min(there, key=lambda name: _loss(name, container, wanted, pixel_format))
 
 
@@ -102,22 +108,31 @@ def _sampling(layout: Layout) -> str:
     return known.get((layout.across, layout.down), layout.name)
 
 
-def require_encoder(name: str, known: Sequence[str]) -> str:
+def require_encoder(name: str, known: Mapping[str, str]) -> str:
     """The name of an encoder for video that is there.
 
+    Args:
+        name: FFmpeg's, of the encoder.
+        known: other encoders, by the names that users have for them.
+
     Raises:
-        MediaError: there is none of that name; the message lists the `known` ones.
+        MediaError: there is none of that name; the message lists the known ones that are there.
     """
-    av = pyav()
-    try:
-        found = av.Codec(name, "w")
-    except Exception as error:  # PyAV's exception classes have changed between versions
-        raise MediaError(
-            f"there is no encoder {name!r} here; choose one of {', '.join(known)}, or FFmpeg's name of another."
-        ) from error
-    if found.type != "video":
-        raise MediaError(f"{name} encodes {found.type}, not video; choose one of {', '.join(known)}.")
+    others = ", ".join(word for word, encoder in known.items() if _kind(encoder) == "video")
+    kind = _kind(name)
+    if kind is None:
+        raise MediaError(f"there is no encoder {name!r} here; choose one of {others}, or FFmpeg's name of another.")
+    if kind != "video":
+        raise MediaError(f"{name} encodes {kind}, not video; choose one of {others}.")
     return name
+
+
+def _kind(encoder: str) -> str | None:
+    """What an encoder encodes; None if FFmpeg lacks it."""
+    try:
+        return str(pyav().Codec(encoder, "w").type)
+    except Exception:  # PyAV's exception classes have changed between versions
+        return None
 
 
 def choose_pixel_format(encoder: str, container: str, source: Layout, pixel_format: str | None, alpha: bool) -> str:

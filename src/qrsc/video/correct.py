@@ -7,29 +7,25 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from qrsc.backend.memory import keep_freed_memory
-from qrsc.backend.progress import CancelToken, Progress, ProgressCallback, Stage
+from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
 from qrsc.fusion import Fusion
 from qrsc.names import DeviceName, Instant, MotionName, PresetName, Scan, Unsure, VideoBorder, WarpMethod
 from qrsc.pipeline import Corrected, Corrector
+from qrsc.video.announcement import Announcement
 from qrsc.video.checked_run import CheckedRun, Lessening, NotBetterError
 from qrsc.video.clip_job import ClipJob, choose_end
-from qrsc.video.clip_plan import LONG_RUN, QUICKER, in_bytes, in_words
 from qrsc.video.compare import BothTargets, open_comparison
 from qrsc.video.concurrent_io import concurrent_correction
 from qrsc.video.correction_options import CorrectionOptions
-from qrsc.video.edges import Edges
 from qrsc.video.pass_through import can_pass_through, pass_through
 from qrsc.video.picture import picture_of
-from qrsc.video.planning import estimated_bytes, plan_clip
+from qrsc.video.planning import plan_clip
 from qrsc.video.result import VideoResult
 from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import Source, SourceFrame, clip_size, open_source
 from qrsc.video.target import Target, open_target
-
-WARMED_UP = 10  # frames after which the time that is left can be told
-ANNOUNCED = 30.0  # seconds that a run has to take for its time and size to be told in advance
 
 
 def correct_video(
@@ -190,6 +186,12 @@ def correct_job(job: ClipJob, options: CorrectionOptions, lessening: Lessening |
             return _correct_clip(job, options, corrector, run, lessening.checked)
         except NotBetterError as error:
             lessening = lessening.after(job, error.checked)
+        except _NothingChangedError:
+            return pass_through(job, lessening.checked, lessening.strength)
+
+
+class _NothingChangedError(Exception):
+    """No frame of a clip was changed, so that it can be copied; caught where the correction was started."""
 
 
 def _correct_clip(
@@ -214,6 +216,8 @@ def _correct_clip(
         keep_freed_memory(source.size)
         edges = options.edges(source.size)
         note_losses(job, source, edges.size)
+        announcement = Announcement(job, edges, options.preset, denoise=options.denoise)
+        announcement.guess(source.frames, source.size)
         target: Target = stack.enter_context(
             open_target(
                 job.output,
@@ -243,8 +247,9 @@ def _correct_clip(
                 if not corrector.changes_nothing:
                     pass_to_check((frame, corrected))
                 stage.advance()
-                if job.tally.frames == WARMED_UP:
-                    _announce(job, corrector, edges, stage.now())
+                announcement.measure(stage.now())
+        if job.tally.unchanged == job.tally.frames and not edges.crops and can_pass_through(job):
+            raise _NothingChangedError
         if not corrector.changes_nothing:
             run.conclude()
             checked = run.checked
@@ -255,20 +260,6 @@ def _correct_clip(
         checked=checked,
         strength=run.strength,
     )
-
-
-def _announce(job: ClipJob, corrector: Corrector, edges: Edges, progress: Progress) -> None:
-    """Say how long a run will take and how large it will be, and what is quicker, unless it is soon over."""
-    left = progress.seconds_left
-    if left is None or left < ANNOUNCED:
-        return
-    try:
-        length = estimated_bytes(job, edges, progress.total)
-    except (OSError, ValueError):  # the run itself goes on, and says what is wrong if it cannot
-        length = None
-    each, size = progress.seconds / progress.done, in_bytes(length)
-    quicker = f"; {QUICKER}" if left > LONG_RUN and corrector.preset != "fast" else ""
-    job.tally.note(f"this will take {in_words(left)}, at {each:.1f} s a frame, and the output be {size}{quicker}")
 
 
 def note_losses(job: ClipJob, source: Source, size: tuple[int, int]) -> None:

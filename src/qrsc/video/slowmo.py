@@ -22,6 +22,7 @@ from qrsc.media.writer import VideoWriter, open_writer
 from qrsc.names import DeviceName, Keep, MotionName, PresetName, Scan
 from qrsc.pipeline import Corrected, Corrector, Seconds
 from qrsc.pipeline.presets import choose_scale, get_preset
+from qrsc.video.announcement import Announcement
 from qrsc.video.checked_run import CheckedRun, Lessening, NotBetterError
 from qrsc.video.clip_job import ClipJob, EncodingOptions, choose_end, prepare_clip
 from qrsc.video.concurrent_io import concurrent_io
@@ -124,19 +125,26 @@ def slowmo_video(
             find_repeats=True,
             flows_ahead=1,
         )
+        edges = choose_edges("fill", 0.0, clip_size(job.source, job.info))
         if dry_run:
-            edges = choose_edges("fill", 0.0, clip_size(job.source, job.info))
             between = partial(corrector.between, count=factor)
             return job.planned(plan_clip(job, between, edges, preset, copied=False, factor=factor))
         run = CheckedRun(job, readout, lessening.strength, lessens=not job.ordered)
+        announcement = Announcement(job, edges, preset, denoise=denoise, factor=factor)
         try:
-            return _slow_down(job, corrector, factor, keep, run, lessening.checked)
+            return _slow_down(job, corrector, factor, keep, run, announcement, lessening.checked)
         except NotBetterError as error:
             lessening = lessening.after(job, error.checked)
 
 
 def _slow_down(
-    job: ClipJob, corrector: Corrector, factor: int, keep: Keep, run: CheckedRun, checked: CheckedResult | None
+    job: ClipJob,
+    corrector: Corrector,
+    factor: int,
+    keep: Keep,
+    run: CheckedRun,
+    announcement: Announcement,
+    checked: CheckedResult | None,
 ) -> VideoResult:
     """Read, correct and write; `checked` is of an earlier try that was no better than the input."""
     with ExitStack() as stack:
@@ -160,6 +168,7 @@ def _slow_down(
             )
         if job.info is not None and job.info.layout.alpha:
             job.tally.note("transparency is left out: the frames of slow motion are opaque")
+        announcement.guess(source.frames, source.size)
         target = _opened_target(stack, job, source, corrector.seconds, factor, keep)
         total = None if source.frames is None else (source.frames - 1) * factor + 1
         stage = Stage("slowing down", total, job.progress, job.cancel)
@@ -182,6 +191,7 @@ def _slow_down(
                         with corrector.seconds.of("check"):
                             run.add(frame.frame, result, restarts=frame.restarts)
                 stage.advance()
+                announcement.measure(stage.now())
         if corrects:
             run.conclude()
             checked = run.checked

@@ -267,14 +267,19 @@ class TimeLine:
             )
             self.shown(number + 1)
 
-    def figures(self) -> dict[str, Any]:
-        """As values that JSON can hold; unsure shares in at most `MOST_BINS` parts, the largest of each."""
-        bins = min(MOST_BINS, len(self.unsure))
-        parts = np.array_split(np.array(self.unsure), bins) if bins else []
+    def figures(self, frames: int) -> dict[str, Any]:
+        """The last so many frames as values that JSON can hold: earlier ones are of tries that were given up.
+
+        Unsure shares are in at most `MOST_BINS` parts, the largest of each.
+        """
+        before = len(self.unsure) - frames
+        unsure = self.unsure[before:]
+        bins = min(MOST_BINS, frames)
+        parts = np.array_split(np.array(unsure), bins) if bins else []
         return {
-            "frames": len(self.unsure),
-            "cuts": self.cuts,
-            "repeated": self.repeated,
+            "frames": frames,
+            "cuts": [number - before for number in self.cuts if number >= before],
+            "repeated": [number - before for number in self.repeated if number >= before],
             "unsure": [round(float(part.max()), 4) for part in parts],
         }
 
@@ -291,7 +296,7 @@ def _report(result: VideoResult, timeline: TimeLine, settings: Settings, info: C
         "seconds": result.seconds,
         "notes": list(result.notes),
         "calibration": None if result.calibration is None else _calibration(result.calibration),
-        "timeline": timeline.figures(),
+        "timeline": timeline.figures(0 if result.copied else result.frames),
     }
 
 

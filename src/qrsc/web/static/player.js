@@ -163,7 +163,7 @@ export class Player {
     for (const event of ["loadeddata", "seeked"]) this.after.addEventListener(event, () => this.tell());
     this.listenToPointer();
     document.addEventListener("keydown", (event) => {
-      const field = event.target.closest("input:not([type=range]), select, textarea, button, a, [role=textbox]");
+      const field = event.target.closest("input:not([type=range], [type=radio]), select, textarea, button, a, [role=textbox]");
       if (field || !this.shown || event.ctrlKey || event.metaKey || event.altKey) return;
       const done = { " ": () => this.toggle(), ",": () => this.step(-1), ".": () => this.step(1) }[event.key];
       if (done) {
