@@ -63,8 +63,8 @@ def suggest_encoder(container: str, codec: str, source: Layout, pixel_format: st
     there = [name for name in dict.fromkeys(names) if _formats(name, container) is not None]
     if not there:
         raise MediaError(
-            f"none of the encoders for such a file is here ({', '.join(dict.fromkeys(names))}); give the output another ending, such "
-            "as .mkv, or choose another --codec."
+            f"none of the encoders for such a file is here ({', '.join(dict.fromkeys(names))}); give the output "
+            "another ending, such as .mkv, or choose another --codec."
         )
     return min(there, key=lambda name: _loss(name, container, wanted, pixel_format))
 
