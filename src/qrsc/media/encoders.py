@@ -62,9 +62,10 @@ def suggest_encoder(container: str, codec: str, source: Layout, pixel_format: st
         names = ["libx264rgb" if name == "libx264" else name for name in names]
     there = [name for name in dict.fromkeys(names) if _formats(name, container) is not None]
     if not there:
+        tried = ", ".join(dict.fromkeys(names))
         raise MediaError(
-            f"none of the encoders for such a file is here ({', '.join(dict.fromkeys(names))}); give the output "
-            "another ending, such as .mkv, or choose another --codec."
+            f"none of the encoders for such a file is here ({tried}); give the output another ending, such as .mkv, or "
+            "choose another --codec."
         )
     return min(there, key=lambda name: _loss(name, container, wanted, pixel_format))
 

@@ -169,7 +169,7 @@ def choose_end(start: float | None, end: float | None, duration: float | None) -
         raise ValueError("give one of --end and --duration.")
     if not duration > 0.0:
         raise ValueError(f"--duration is a time in seconds, over 0; got {duration!r}.")
-    return (start or 0.0) + duration
+    return round((start or 0.0) + duration, 9)  # 0.1 + 0.2 is 0.3, and not a little more
 
 
 def prepare_clip(
