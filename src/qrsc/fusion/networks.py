@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,8 @@ from qrsc.fusion.denoise import anchored, calmed
 from qrsc.fusion.finish import finished
 from qrsc.fusion.lite.network import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2.network import Rsa2Network, Rsa2Options
+from qrsc.fusion.tiny import TinyNetwork, TinyOptions
+from qrsc.names import FusionNetworkName
 from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
 from qrsc.weights import (
     WeightsError,
@@ -36,7 +38,7 @@ from qrsc.weights import (
     shipped_weights,
 )
 
-FusionNetwork = Rsa2Network | LiteNetwork
+FusionNetwork = Rsa2Network | LiteNetwork | TinyNetwork
 
 # Tiles start at multiples of this, so that a pixel has the same position in its attention window in all of them: 8 x 8
 # windows at a sixteenth of the resolution.
@@ -239,7 +241,7 @@ def trained_interpolation(path: Path) -> Interpolation:
 
 
 def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:
-    """Build a freshly initialised network, `rsa2` or `rsa2-lite`.
+    """Build a freshly initialised network: `rsa2`, `rsa2-lite` or `tiny`.
 
     Args:
         options: of the network, by name; tuples may be lists, as in JSON.
@@ -251,7 +253,9 @@ def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNet
         return Rsa2Network(Rsa2Options(**described))
     if kind == "rsa2-lite":
         return LiteNetwork(LiteOptions(**described))
-    raise ValueError(f"unknown fusion network {shortened(kind)}; choose one of rsa2, rsa2-lite.")
+    if kind == "tiny":
+        return TinyNetwork(TinyOptions(**described))
+    raise ValueError(f"unknown fusion network {shortened(kind)}; choose one of {', '.join(get_args(FusionNetworkName))}.")
 
 
 def _known_interpolation(noted: str | None, origin: str) -> Interpolation:
