@@ -30,6 +30,7 @@ from qrsc.baselines.learned.blocks import (
     residual_blocks,
     roughness,
 )
+from qrsc.baselines.learned.initial import GAINS, begin, carry, enlarge, sharpen, without_mean
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
@@ -60,6 +61,12 @@ class Encoder(nn.Module):
             )
         )
 
+    def begin(self) -> None:
+        """See `qrsc.baselines.learned.initial`."""
+        for number, level in enumerate(self.levels):
+            without_mean(level[0], GAINS[min(number, 1)])
+            carry(level[0])
+
     def forward(self, frames: Tensor) -> list[Tensor]:
         """Frames `[B, 3, H, W]` to features, the finest first."""
         found = []
@@ -84,6 +91,10 @@ class VelocityDecoder(nn.Module):
         self.up_flow = nn.ConvTranspose2d(2, 2, 4, 2, 1)
         self.up_features = nn.ConvTranspose2d(self.coarse.channels, 2, 4, 2, 1)
         self.fine = FlowHead(CORRELATIONS + 4, fine)
+
+    def begin(self) -> None:
+        """See `qrsc.baselines.learned.initial`."""
+        enlarge(self.up_flow, 2.0)
 
     def forward(self, current: list[Tensor], other: list[Tensor]) -> list[Tensor]:
         """Features of the current and another frame, the finest first, to velocities at all three levels.
@@ -120,6 +131,13 @@ class Dsun(Baseline):
         self.pictures = nn.ModuleList(conv(each, 3) for each in widths)
         self.carried = nn.ModuleList(nn.ConvTranspose2d(each, CARRIED, 4, 2, 1) for each in widths[1:])
         self.enlarged = nn.ModuleList(nn.ConvTranspose2d(3, 3, 4, 2, 1) for _ in widths[1:])
+        begin(self)
+        self.encoder.begin()
+        self.velocity.begin()
+        for picture in self.pictures:
+            sharpen(picture)
+        for larger in self.enlarged:
+            enlarge(larger)
 
     def levels(self, window: Window, tau: Tensor) -> list[Level]:
         """The results at all levels, the finest first."""
