@@ -14,6 +14,7 @@ Ours, where the publication leaves it open: the width of the motion network, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -30,7 +31,7 @@ from qrsc.baselines.learned.blocks import (
     residual_blocks,
     roughness,
 )
-from qrsc.baselines.learned.initial import COLOURS, GAINS, begin, carry, carry_too, still, without_mean
+from qrsc.baselines.learned.initial import COLOURS, begin, begin_encoder, carry, still
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 from qrsc.learn.fusion.losses import charbonnier
@@ -142,22 +143,25 @@ class Adarsc(Baseline):
         self.decode = nn.ModuleList(residual_blocks(each) for each in own)
         self.larger = nn.ModuleList(nn.ConvTranspose2d(2 * each, each, 4, 2, 1) for each in own[:2])
         self.last = conv(width, 3)
-        self.begin()
+        self.begin(own)
 
-    def begin(self) -> None:
+    def begin(self, own: Sequence[int]) -> None:
         """See `qrsc.baselines.learned.initial`."""
         begin(self)
-        for number, stage in enumerate(self.encoder):
-            without_mean(stage[0], GAINS[min(number, 1)])
-            carry(stage[0])
-            stage[0].weight.data[list(FREE)] = 0.0
-        for motion, attention, fuse in zip(self.motion, self.attention, self.fuse, strict=True):
+        if self.width <= FREE[-1]:
+            return  # too narrow to carry colours
+        begin_encoder(self.encoder)
+        for channels, stage, motion, attention, fuse in zip(
+            own, self.encoder, self.motion, self.attention, self.fuse, strict=True
+        ):
+            carry(next(iter(stage.children())), given=FREE, share=0.0)
+            assert isinstance(motion, MotionNet)
             motion.begin()
+            assert isinstance(attention, WarpAttention)
             attention.begin()
-            channels = fuse.out_channels
             for frame, share in enumerate(SHARES):
-                own = [frame * channels + colour for colour in COLOURS]
-                carry(fuse, own, share=share) if frame == 0 else carry_too(fuse, own, share=share)
+                colours = [frame * channels + colour for colour in COLOURS]
+                carry(fuse, colours, share=share, alone=frame == 0)
         still(self.larger)
         carry(self.last)
 

@@ -30,7 +30,7 @@ from qrsc.baselines.learned.blocks import (
     residual_blocks,
     roughness,
 )
-from qrsc.baselines.learned.initial import GAINS, begin, carry, enlarge, sharpen, without_mean
+from qrsc.baselines.learned.initial import begin, begin_encoder, enlarge, sharpen
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
@@ -61,12 +61,6 @@ class Encoder(nn.Module):
             )
         )
 
-    def begin(self) -> None:
-        """See `qrsc.baselines.learned.initial`."""
-        for number, level in enumerate(self.levels):
-            without_mean(level[0], GAINS[min(number, 1)])
-            carry(level[0])
-
     def forward(self, frames: Tensor) -> list[Tensor]:
         """Frames `[B, 3, H, W]` to features, the finest first."""
         found = []
@@ -91,10 +85,6 @@ class VelocityDecoder(nn.Module):
         self.up_flow = nn.ConvTranspose2d(2, 2, 4, 2, 1)
         self.up_features = nn.ConvTranspose2d(self.coarse.channels, 2, 4, 2, 1)
         self.fine = FlowHead(CORRELATIONS + 4, fine)
-
-    def begin(self) -> None:
-        """See `qrsc.baselines.learned.initial`."""
-        enlarge(self.up_flow, 2.0)
 
     def forward(self, current: list[Tensor], other: list[Tensor]) -> list[Tensor]:
         """Features of the current and another frame, the finest first, to velocities at all three levels.
@@ -132,8 +122,8 @@ class Dsun(Baseline):
         self.carried = nn.ModuleList(nn.ConvTranspose2d(each, CARRIED, 4, 2, 1) for each in widths[1:])
         self.enlarged = nn.ModuleList(nn.ConvTranspose2d(3, 3, 4, 2, 1) for _ in widths[1:])
         begin(self)
-        self.encoder.begin()
-        self.velocity.begin()
+        begin_encoder(self.encoder.levels)
+        enlarge(self.velocity.up_flow, 2.0)
         for picture in self.pictures:
             sharpen(picture)
         for larger in self.enlarged:

@@ -30,7 +30,7 @@ from qrsc.baselines.learned.blocks import (
     roughness,
 )
 from qrsc.baselines.learned.dsun import CARRIED, Encoder, VelocityDecoder
-from qrsc.baselines.learned.initial import COLOURS, begin, carry, carry_too, enlarge, sharpen, still
+from qrsc.baselines.learned.initial import COLOURS, begin, begin_encoder, carry, enlarge, sharpen, still
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 from qrsc.image.sampling import pixel_grid
@@ -67,6 +67,9 @@ class DeformableConv(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.sampling = conv(channels, GROUPS * TAPS * 3)
+        nn.init.zeros_(self.sampling.weight)
+        if self.sampling.bias is not None:
+            nn.init.zeros_(self.sampling.bias)
         self.mix = conv(TAPS * channels, channels, 1)
 
     def begin(self) -> None:
@@ -111,7 +114,7 @@ class Fusion(nn.Module):
         still([self.attention[2]])
         channels = self.merge.out_channels
         carry(self.merge)
-        carry_too(self.merge, [2 * channels + colour for colour in COLOURS])
+        carry(self.merge, [2 * channels + colour for colour in COLOURS], alone=False)
         self.deform.begin()
 
     def forward(self, streams: Sequence[Tensor]) -> Tensor:
@@ -153,11 +156,13 @@ class Jcd(Baseline):
         self.carried = nn.ModuleList(nn.ConvTranspose2d(each, CARRIED, 4, 2, 1) for each in widths[1:])
         self.enlarged = nn.ModuleList(nn.ConvTranspose2d(3, 3, 4, 2, 1) for _ in widths[1:])
         begin(self)
-        self.encoder.begin()
-        self.velocity.begin()
-        still(block.fuse for block in self.dense)
-        for fusion in self.fusions:
-            fusion.begin()
+        begin_encoder(self.encoder.levels)
+        enlarge(self.velocity.up_flow, 2.0)
+        for part in self.modules():
+            if isinstance(part, DenseBlock):
+                still([part.fuse])
+            elif isinstance(part, Fusion):
+                part.begin()
         for picture in self.pictures:
             sharpen(picture)
         for larger in self.enlarged:

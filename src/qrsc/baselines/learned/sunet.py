@@ -33,7 +33,7 @@ from qrsc.baselines.learned.blocks import (
     residual_blocks,
     roughness,
 )
-from qrsc.baselines.learned.initial import GAINS, begin, carry, enlarge, sharpen, without_mean
+from qrsc.baselines.learned.initial import begin, begin_encoder, carry, enlarge, sharpen
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
@@ -129,14 +129,14 @@ class Sunet(Baseline):
     def begin(self, pictured: Sequence[int]) -> None:
         """See `qrsc.baselines.learned.initial`."""
         begin(self)
-        for number, level in enumerate(self.encoder):
-            without_mean(level[0], GAINS[min(number, 1)])
-            carry(level[0])
+        begin_encoder(self.encoder)
         for larger in self.larger:
             enlarge(larger, 2.0)
-        for own, single, merged in zip(pictured, self.single, self.merged, strict=True):
-            single.begin({0: 1.0})
-            merged.begin({0: 0.2, own: 0.8})  # of the previous and the current frame
+        for decoders in (self.single, self.merged):
+            for own, decoder in zip(pictured, decoders, strict=True):
+                assert isinstance(decoder, Decoder)
+                # Of the previous and the current frame.
+                decoder.begin({0: 0.2, own: 0.8} if decoders is self.merged else {0: 1.0})
         carry(self.last)
 
     def encoded(self, frame: Tensor) -> list[Tensor]:
