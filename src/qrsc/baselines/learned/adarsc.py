@@ -14,6 +14,7 @@ Ours, where the publication leaves it open: the width of the motion network, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -30,6 +31,7 @@ from qrsc.baselines.learned.blocks import (
     residual_blocks,
     roughness,
 )
+from qrsc.baselines.learned.initial import COLOURS, begin, begin_encoder, carry, still
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 from qrsc.learn.fusion.losses import charbonnier
@@ -37,6 +39,8 @@ from qrsc.warp import pixel_grid, sample
 
 FLOWS = 9
 HIDDEN = 32
+FREE = (3, 4, 5)  # channels of the features that begin as 0
+SHARES = (0.1, 0.8, 0.1)  # of each frame in the first picture
 AGAINST = (1, 2, 1)  # the frame that each is correlated with
 
 
@@ -51,6 +55,11 @@ class MotionNet(nn.Module):
         )
         self.velocity = conv(HIDDEN, 2 * FLOWS)
         self.mask = conv(HIDDEN, FLOWS)
+
+    def begin(self) -> None:
+        """See `qrsc.baselines.learned.initial`: masks of a half, and nine velocities that hardly differ."""
+        still([self.mask])
+        self.velocity.weight.data.mul_(0.1)
 
     def forward(self, own: Tensor, other: Tensor, hints: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Features `[B, C, h, w]` and hints of the coarser level, to velocities, masks and hidden features.
@@ -75,6 +84,11 @@ class WarpAttention(nn.Module):
         # A bias of the keys would add the same to the scores of all nine.
         self.key = nn.Conv2d(channels, channels, 1, bias=False)
         self.out = conv(channels, channels)
+
+    def begin(self) -> None:
+        """See `qrsc.baselines.learned.initial`: colours come from the warps, through channels that are empty yet."""
+        carry(self.value, given=FREE)
+        carry(self.out, FREE)
 
     def forward(self, features: Tensor, fields: Tensor) -> Tensor:
         """Features `[B, C, h, w]` and displacements `[B, 9, 2, h, w]` to features of the same shape."""
@@ -129,6 +143,27 @@ class Adarsc(Baseline):
         self.decode = nn.ModuleList(residual_blocks(each) for each in own)
         self.larger = nn.ModuleList(nn.ConvTranspose2d(2 * each, each, 4, 2, 1) for each in own[:2])
         self.last = conv(width, 3)
+        self.begin(own)
+
+    def begin(self, own: Sequence[int]) -> None:
+        """See `qrsc.baselines.learned.initial`."""
+        begin(self)
+        if self.width <= FREE[-1]:
+            return  # too narrow to carry colours
+        begin_encoder(self.encoder)
+        for channels, stage, motion, attention, fuse in zip(
+            own, self.encoder, self.motion, self.attention, self.fuse, strict=True
+        ):
+            carry(next(iter(stage.children())), given=FREE, share=0.0)
+            assert isinstance(motion, MotionNet)
+            motion.begin()
+            assert isinstance(attention, WarpAttention)
+            attention.begin()
+            for frame, share in enumerate(SHARES):
+                colours = [frame * channels + colour for colour in COLOURS]
+                carry(fuse, colours, share=share, alone=frame == 0)
+        still(self.larger)
+        carry(self.last)
 
     def displacements(self, window: Window, tau: Tensor, velocities: Tensor, frame: int, level: int) -> Tensor:
         """Velocities `[B, 9, 2, h, w]` of one frame, times the time from its rows to the instant."""

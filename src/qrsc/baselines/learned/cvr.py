@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from qrsc.baselines.learned.blocks import UNet, roughness
+from qrsc.baselines.learned.initial import begin
 from qrsc.baselines.learned.rssr import Rectified, Rssr, Splatted, pushed
 from qrsc.baselines.learned.window import FeatureLoss, Truths, Window
 
@@ -42,6 +43,7 @@ class Cvr(Rssr):
     def __init__(self, width: int = 32) -> None:
         super().__init__(width)
         self.context = UNet(20, 5, width)
+        begin(self)
 
     def blended(self, window: Window, rectified: Rectified, tau: Tensor) -> Blended:
         """The result at instants tau of the current frame."""

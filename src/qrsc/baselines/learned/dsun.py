@@ -30,6 +30,7 @@ from qrsc.baselines.learned.blocks import (
     residual_blocks,
     roughness,
 )
+from qrsc.baselines.learned.initial import begin, begin_encoder, enlarge, sharpen
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
@@ -120,6 +121,13 @@ class Dsun(Baseline):
         self.pictures = nn.ModuleList(conv(each, 3) for each in widths)
         self.carried = nn.ModuleList(nn.ConvTranspose2d(each, CARRIED, 4, 2, 1) for each in widths[1:])
         self.enlarged = nn.ModuleList(nn.ConvTranspose2d(3, 3, 4, 2, 1) for _ in widths[1:])
+        begin(self)
+        begin_encoder(self.encoder.levels)
+        enlarge(self.velocity.up_flow, 2.0)
+        for picture in self.pictures:
+            sharpen(picture)
+        for larger in self.enlarged:
+            enlarge(larger)
 
     def levels(self, window: Window, tau: Tensor) -> list[Level]:
         """The results at all levels, the finest first."""

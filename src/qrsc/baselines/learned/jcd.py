@@ -30,6 +30,7 @@ from qrsc.baselines.learned.blocks import (
     roughness,
 )
 from qrsc.baselines.learned.dsun import CARRIED, Encoder, VelocityDecoder
+from qrsc.baselines.learned.initial import COLOURS, begin, begin_encoder, carry, enlarge, sharpen, still
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 from qrsc.image.sampling import pixel_grid
@@ -71,6 +72,12 @@ class DeformableConv(nn.Module):
             nn.init.zeros_(self.sampling.bias)
         self.mix = conv(TAPS * channels, channels, 1)
 
+    def begin(self) -> None:
+        """See `qrsc.baselines.learned.initial`: a plain convolution, which carries the colours of its middle tap."""
+        still([self.sampling])
+        middle = TAPS // 2 * self.mix.out_channels
+        carry(self.mix, [middle + colour for colour in COLOURS], share=2.0)  # samples begin with a weight of a half
+
     def forward(self, features: Tensor) -> Tensor:
         """`[B, C, H, W]` to the same shape; samples outside are 0."""
         batch, channels, height, width = features.shape
@@ -101,6 +108,14 @@ class Fusion(nn.Module):
         )
         self.merge = conv(3 * channels, channels, 1)
         self.deform = DeformableConv(channels)
+
+    def begin(self) -> None:
+        """See `qrsc.baselines.learned.initial`: all channels count alike; colours are those of both moved streams."""
+        still([self.attention[2]])
+        channels = self.merge.out_channels
+        carry(self.merge)
+        carry(self.merge, [2 * channels + colour for colour in COLOURS], alone=False)
+        self.deform.begin()
 
     def forward(self, streams: Sequence[Tensor]) -> Tensor:
         """Three of `[B, C, H, W]` to one."""
@@ -140,6 +155,18 @@ class Jcd(Baseline):
         self.pictures = nn.ModuleList(conv(each, 3) for each in widths)
         self.carried = nn.ModuleList(nn.ConvTranspose2d(each, CARRIED, 4, 2, 1) for each in widths[1:])
         self.enlarged = nn.ModuleList(nn.ConvTranspose2d(3, 3, 4, 2, 1) for _ in widths[1:])
+        begin(self)
+        begin_encoder(self.encoder.levels)
+        enlarge(self.velocity.up_flow, 2.0)
+        for part in self.modules():
+            if isinstance(part, DenseBlock):
+                still([part.fuse])
+            elif isinstance(part, Fusion):
+                part.begin()
+        for picture in self.pictures:
+            sharpen(picture)
+        for larger in self.enlarged:
+            enlarge(larger)
 
     def levels(self, window: Window, tau: Tensor) -> list[tuple[Tensor, list[Tensor]]]:
         """Picture `[B, 3, h, w]` and both displacements `[B, 2, h, w]` of each level, the finest first."""

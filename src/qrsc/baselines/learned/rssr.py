@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from qrsc.baselines.learned.blocks import UNet, masked_difference, roughness
+from qrsc.baselines.learned.initial import begin
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 from qrsc.warp import backward_warp, splat
@@ -58,6 +59,7 @@ class Rssr(Baseline):
     def __init__(self, width: int = 32) -> None:
         super().__init__(width)
         self.unet = UNet(10, 6, width)
+        begin(self)
 
     def rectified(self, window: Window) -> Rectified:
         """The flows with their residuals, and the scales."""

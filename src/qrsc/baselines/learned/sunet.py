@@ -15,6 +15,7 @@ network holds and never uses are left out; the feature loss is that of the packa
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -32,6 +33,7 @@ from qrsc.baselines.learned.blocks import (
     residual_blocks,
     roughness,
 )
+from qrsc.baselines.learned.initial import begin, begin_encoder, carry, enlarge, sharpen
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
 from qrsc.data.dataset import TruthInstant
 
@@ -67,6 +69,12 @@ class Decoder(nn.Module):
         self.picture = conv(channels, 3)
         self.carried = None if finest else nn.ConvTranspose2d(channels, CARRIED, 4, 2, 1)
         self.enlarged = None if finest else nn.ConvTranspose2d(3, 3, 4, 2, 1)
+
+    def begin(self, shares: Mapping[int, float]) -> None:
+        """See `qrsc.baselines.learned.initial.sharpen`."""
+        sharpen(self.picture, shares)
+        if self.enlarged is not None:
+            enlarge(self.enlarged)
 
     def forward(self, features: Tensor, handed: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """`[B, C, h, w]` to a picture `[B, 3, h, w]`, and what goes to the next finer level if there is one."""
@@ -116,6 +124,20 @@ class Sunet(Baseline):
             for frames in (1, 2)
         )
         self.last = conv(3, 3)
+        self.begin(pictured)
+
+    def begin(self, pictured: Sequence[int]) -> None:
+        """See `qrsc.baselines.learned.initial`."""
+        begin(self)
+        begin_encoder(self.encoder)
+        for larger in self.larger:
+            enlarge(larger, 2.0)
+        for decoders in (self.single, self.merged):
+            for own, decoder in zip(pictured, decoders, strict=True):
+                assert isinstance(decoder, Decoder)
+                # Of the previous and the current frame.
+                decoder.begin({0: 0.2, own: 0.8} if decoders is self.merged else {0: 1.0})
+        carry(self.last)
 
     def encoded(self, frame: Tensor) -> list[Tensor]:
         """Features of frames `[B, 3, H, W]`, the coarsest first."""

@@ -68,6 +68,7 @@ class Learner:
             mixed: use bfloat16 where it does no harm.
         """
         device = samples.gamma.device.type
+        self.optimizer.zero_grad(set_to_none=True)  # what a recording that failed may have left
         with torch.autocast(device, torch.bfloat16, enabled=mixed, cache_enabled=False):
             loss = self.network.loss(samples.window().shown(self.network.inputs), samples.truths(), features)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's stubs

@@ -28,6 +28,9 @@ class BaselineTrainingOptions(RunOptions):
     scenes: Annotated[int, Option("Scenes rendered at a time.", at_least=1)] = 8
     uses: Annotated[float, Option("How often a sample is drawn on average before it is replaced.")] = 4.0
     rate: Annotated[float, Option("Factor on the learning rate that the authors of each network recommend.")] = 1.0
+    peak: Annotated[
+        float | None, Option("Peak learning rate of all networks, in place of the recommended ones times --rate.")
+    ] = None
     flow: Annotated[
         str, Option("Optical flow as in `qrsc correct`, for the networks that do not find their own.", metavar="NAME")
     ] = "raft-rs"
@@ -46,13 +49,15 @@ class BaselineTrainingOptions(RunOptions):
         ),
     ] = True
     report: Annotated[float, Option("Print the losses every this many seconds.")] = 30.0
-    clip: float = 5.0
+    clip: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("rate", "report"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be over 0; got {getattr(self, name):g}.")
+        if self.peak is not None and self.peak <= 0:
+            raise ValueError(f"peak must be over 0; got {self.peak:g}.")
         height, width = self.size
         if height % 32 or self.crop % 32 or self.crop > width:
             raise ValueError(
@@ -62,4 +67,4 @@ class BaselineTrainingOptions(RunOptions):
 
     def schedule(self, recommended: float) -> Schedule:
         """The learning rate of a network with this recommended one over the whole training."""
-        return Schedule(self.all_minutes, self.steps, self.rate * recommended)
+        return Schedule(self.all_minutes, self.steps, self.peak or self.rate * recommended)

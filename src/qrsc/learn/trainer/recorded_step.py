@@ -6,6 +6,7 @@ A small network is a few hundred kernels forward and back, which take the CPU lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -77,9 +78,15 @@ class RecordedStep:
         if self._device.type != "cuda":
             return self._function()
         before = torch.cuda.current_stream(self._device)
-        beside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch's stubs
+        beside = _beside(self._device)
         beside.wait_stream(before)
         with torch.cuda.stream(beside):
             result = self._function()
         before.wait_stream(beside)
         return result
+
+
+@lru_cache(maxsize=8)
+def _beside(device: torch.device) -> torch.cuda.Stream:
+    """One stream for all steps that warm up: PyTorch keeps the memory that each stream has used for that stream."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's stubs
