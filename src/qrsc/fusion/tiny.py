@@ -41,8 +41,8 @@ class TinyOptions:
         calm, anchor: as of the other networks; this one gets frames as they were sampled, and its result is final.
     """
 
-    width: int = 48
-    pairs: int = 3
+    width: int = 64
+    pairs: int = 4
     calm: ClassVar[bool] = False
     anchor: ClassVar[bool] = False
 
@@ -61,7 +61,10 @@ class TinyNetwork(nn.Module):
         self.first = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(options.pairs))
         self.second = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(options.pairs))
         self.leave = nn.Conv2d(width, 3 * pixels + seen, 3, padding=1)
+        # Linear filters of the pixels themselves: the features are too few to hold all pixels of a cell.
+        self.filters = nn.Conv2d(self.enter.in_channels, self.leave.out_channels, 3, padding=1)
         start_at_zero(self.leave)
+        start_at_zero(self.filters)
 
     def forward(self, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
         """Fuse frames to `[B, 3, H, W]`; H and W are multiples of `qrsc.fusion.blocks.MULTIPLE`.
@@ -93,7 +96,7 @@ class TinyNetwork(nn.Module):
         features = rectified(inputs, self.enter)
         for first, second in zip(self.first, self.second, strict=True):
             features = convolved(rectified(features, first), second, features)
-        return convolved(features, self.leave)
+        return convolved(features, self.leave, convolved(inputs, self.filters))
 
     def _inputs(self, aligned: AlignedFrames, weights: Tensor, shown: Tensor, average: Tensor, level: Tensor) -> Tensor:
         """`[B, C, H / 4, W / 4]`: colours with all pixels of a cell as channels, weights and validity as cell means.
