@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .damaged import PLAIN_OPTIONS, file_trial
-from .trial import NO_THREAD, Trial
+from .trial import Trial
 
 NOBODY = 65534
 LARGE = "mkv-ffv1"
@@ -297,7 +297,7 @@ def _library(
 
 def _little_memory() -> Iterator[Fault]:
     for megabytes in (8, 16, 32, 64, 96, 128, 192, 256):
-        yield Fault(f"{megabytes} MB of memory left", _with(_limit_memory(megabytes << 20), codes=ANY | {NO_THREAD}))
+        yield Fault(f"{megabytes} MB of memory left", _with(_limit_memory(megabytes << 20), codes=ANY))
 
 
 def _limit_memory(more: int) -> Callable[[], None]:

@@ -19,9 +19,6 @@ DOCUMENTED = frozenset({0, 2, 4})  # exit codes, see docs/correct.md
 WROTE = frozenset({0, 4})  # those after which there is an output
 UNVERIFIED = 5  # the output is not what it should be, and has got another name
 FAILURES = frozenset({2, UNVERIFIED})  # those that come with a line of error
-# How the C library ends a process, beyond our reach, where a new thread has no memory left for its variables.
-NO_THREAD = 127
-NO_THREAD_WORDS = "cannot allocate memory for thread-local data: ABORT"
 MOST_MEMORY = 1 << 30
 _LINE = re.compile(r"(note|warning|error): .+")
 
@@ -63,9 +60,6 @@ class Trial:
 
     def complaints(self, ended: Ended) -> list[str]:
         """What is wrong with how it ended, and with what it left in the folder."""
-        if NO_THREAD in self.codes and ended.code == NO_THREAD and NO_THREAD_WORDS in ended.errors:
-            # As after a kill, an unfinished file may be left, under its temporary name alone.
-            return [each for each in self._wrong_files(ended) if not each.endswith(".partial" + self.source.suffix)]
         return [*self._wrong_end(ended), *self._wrong_words(ended), *self._wrong_files(ended)]
 
     def _wrong_end(self, ended: Ended) -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from qrsc.backend.threads import begin_thread
+
 Item = TypeVar("Item")
 
 # Seconds a thread blocks on a full queue before it checks whether it has been stopped.
@@ -52,6 +54,7 @@ def _threaded(items: Iterable[Item], depth: int) -> Iterator[Item]:
         return False
 
     def produce() -> None:
+        begin_thread()
         iterator = iter(items)
         try:
             for item in iterator:
@@ -99,6 +102,7 @@ class BackgroundWorker:
             return
 
     def _run(self) -> None:
+        begin_thread()
         while (item := self._waiting.get()) is not _END:
             if self._error is None:
                 try:
