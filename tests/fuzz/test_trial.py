@@ -30,6 +30,8 @@ def test_a_good_end_is_no_complaint(trial: Trial) -> None:
     assert trial.complaints(GOOD) == []
     (trial.folder / "out.mp4").unlink()
     assert trial.complaints(replace(GOOD, code=2, output="", errors="error: it is no video.\n")) == []
+    of_x264 = "x264 [error]: malloc of size 2050 failed\nerror: .mp4 cannot be written.\n"
+    assert trial.complaints(replace(GOOD, code=2, output="", errors=of_x264)) == []
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,7 @@ def test_a_good_end_is_no_complaint(trial: Trial) -> None:
         ({"code": 1}, "exit code 1"),
         ({"errors": "Traceback (most recent call last):\n  File ...\nKeyError: 'x'\n"}, "traceback: KeyError: 'x'"),
         ({"errors": "[libx265] encoded 8 frames\n"}, "stderr: '[libx265] encoded 8 frames'"),
+        ({"errors": "x264 [error]: malloc of size 9 failed\n"}, "stderr: 'x264 [error]: malloc of size 9 failed'"),
         ({"errors": "error: a word of failure\n"}, "1 lines of error with exit code 0"),
         ({"code": 2, "errors": "note: no reason\n"}, "0 lines of error with exit code 2"),
         ({"code": 2, "errors": "error: bad input\n"}, "leftover: out.mp4"),

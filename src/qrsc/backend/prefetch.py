@@ -54,9 +54,9 @@ def _threaded(items: Iterable[Item], depth: int) -> Iterator[Item]:
         return False
 
     def produce() -> None:
-        begin_thread()
         iterator = iter(items)
         try:
+            begin_thread()
             for item in iterator:
                 if not put(item):
                     return
@@ -102,7 +102,10 @@ class BackgroundWorker:
             return
 
     def _run(self) -> None:
-        begin_thread()
+        try:
+            begin_thread()
+        except MemoryError as error:
+            self._error = error
         while (item := self._waiting.get()) is not _END:
             if self._error is None:
                 try:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Lock
 
 import torch
+
+# Bytes of memory that a thread finds before it begins; its variables of libraries take a few thousand.
+FIRST_BYTES = 1 << 20
 
 # PyTorch counts the threads of each thread by itself, OpenCV those of the process: of all blocks, the least holds.
 _lock = Lock()
@@ -39,18 +43,29 @@ def at_most_threads(count: int) -> Iterator[None]:
                 _limits.clear()
 
 
-def begin_thread(count: int | None = None) -> None:
-    """What a thread that computes has to do first: get ready for errors of C++, and set its own number of threads.
+def begin_thread() -> None:
+    """What a thread that computes has to do first, so that it gets an error where memory is short later on.
 
     The C library gives a thread its variables of a library when the thread first uses them. Those that C++ needs to
     throw an exception are first used by the first error. If that error is that there is no memory, there is none for
     the variables either, and the whole process ends ("cannot allocate memory for thread-local data: ABORT"). So each
     thread meets an error while there is memory, which takes 20 µs.
 
-    Args:
-        count: of threads within each operation of PyTorch; None leaves them.
+    Raises:
+        MemoryError: there is no memory even for that.
     """
-    with suppress(RuntimeError, MemoryError):
+    bytearray(FIRST_BYTES)
+    with suppress(RuntimeError):
         torch.empty(-1)
-    if count is not None:
-        torch.set_num_threads(count)
+
+
+def thread_pool(workers: int, threads: int | None = None) -> ThreadPoolExecutor:
+    """A pool of threads that compute; in each, an operation of PyTorch uses so many threads, or as many as it likes."""
+
+    def begin() -> None:
+        with suppress(MemoryError):  # which the work will meet
+            begin_thread()
+        if threads is not None:
+            torch.set_num_threads(threads)
+
+    return ThreadPoolExecutor(workers, initializer=begin)

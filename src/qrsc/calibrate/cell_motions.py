@@ -9,13 +9,13 @@ Convention
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from qrsc.backend.threads import begin_thread
+from qrsc.backend.threads import thread_pool
 from qrsc.calibrate.cells import GRID, Array, CellMotions, Flow, GradientFrame, Grey, cell_motions, gradient_frame
 from qrsc.flow.dis import Preset, landing, search
 
@@ -127,7 +127,7 @@ class MotionReader:
     def __init__(self, size: tuple[int, int]) -> None:
         """`(height, width)` of the clip, in whose pixels positions and shifts are given; frames may be smaller."""
         self._size = size
-        self._threads = ThreadPoolExecutor(THREADS, initializer=begin_thread)
+        self._threads = thread_pool(THREADS)
         self._pairs: list[Future[CellMotions]] = []
         self._previous: GradientFrame | None = None
         self._shift: Future[Flow] | None = None

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from qrsc.backend.threads import begin_thread
+from qrsc.backend.threads import thread_pool
 
 Array = npt.NDArray[np.float64]
 
@@ -17,7 +17,7 @@ THREADS = 3  # as many as gammas that are compared: on two cores, no core is the
 
 def small_thread_pool() -> ThreadPoolExecutor:
     """A pool of a few threads, in each of which PyTorch computes with a single thread."""
-    return ThreadPoolExecutor(THREADS, initializer=begin_thread, initargs=(1,))
+    return thread_pool(THREADS, 1)
 
 
 def product(one: Array, other: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qrsc.backend.threads import begin_thread
+from qrsc.backend.threads import thread_pool
 from qrsc.flow.protocol import FlowPair, check_pair
 from qrsc.image.colour import luma
 
@@ -102,7 +101,7 @@ def _both_ways(preset: Preset, first: Luma, second: Luma) -> tuple[Flow, Flow]:
     shift = _dominant_shift(first, second)
     if cv2.getNumThreads() > 1:
         return _found(preset, first, second, shift), _found(preset, second, first, -shift)
-    with ThreadPoolExecutor(1, initializer=begin_thread) as another:
+    with thread_pool(1) as another:
         back = another.submit(_found, preset, second, first, -shift)
         return _found(preset, first, second, shift), back.result()
 

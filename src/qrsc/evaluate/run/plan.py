@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
-from qrsc.backend.threads import at_most_threads, begin_thread
+from qrsc.backend.threads import at_most_threads, thread_pool
 from qrsc.data.dataset import ClipFiles, LoadedFrame, TruthInstant, load_frame, split_at_gaps
 from qrsc.data.layouts import SequenceFiles
 from qrsc.evaluate.methods.registry import (
@@ -191,8 +191,7 @@ def _score_clip(
     measurers = 1 if needs_order(measures) else MEASURERS
     # With all cores for each thread, operations of one would wait for cores that another one holds.
     shared = at_most_threads(max(1, (os.cpu_count() or 1) // WORKERS))
-    reading, measuring = (ThreadPoolExecutor(count, initializer=begin_thread) for count in (1, measurers))
-    with shared, reading as reader, measuring as measurer, torch.no_grad():
+    with shared, thread_pool(1) as reader, thread_pool(measurers) as measurer, torch.no_grad():
         jobs = [(at, name, method) for at in instants for name, method in methods.items() if _gives(plan, name, at)]
         own, *feeds = tee(_announced(_read_ahead(clip, instants, plan.device, reader), flow), 1 + len(jobs))
         streams: dict[tuple[TruthInstant, str], Iterator[Result]] = {
