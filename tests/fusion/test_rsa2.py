@@ -86,11 +86,11 @@ def test_tiles_have_no_seams() -> None:
     network = Rsa2Network(replace(SMALL, depths=(1, 1, 1, 1)))
     randomise(network, 0.5)
     aligned = aligned_frames(1, (64, 448), seed=3)
-    whole = NetworkFusion(network)(aligned).image
-    tiled = NetworkFusion(network, tile=256)(aligned).image
+    whole = NetworkFusion(network, half=False)(aligned).image
+    tiled = NetworkFusion(network, half=False, tile=256)(aligned).image
     assert list(tile_starts(448, 256)) == [0, 128, 256]
     assert float((whole - tiled).abs().max()) < 1e-3  # 1e-6 in most places, see below
-    apart = NetworkFusion(network, tile=None)(replace(aligned, frames=aligned.frames.flip(-1))).image
+    apart = NetworkFusion(network, half=False, tile=None)(replace(aligned, frames=aligned.frames.flip(-1))).image
     assert float((whole - apart).abs().max()) > 0.05  # the frame does matter
     with pytest.raises(ValueError, match="multiple of 128"):
         NetworkFusion(network, tile=200)

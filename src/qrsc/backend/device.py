@@ -12,6 +12,17 @@ def may_decide(*values: Tensor) -> bool:
     return not torch.compiler.is_compiling() and all(each.device.type == "cpu" for each in values)
 
 
+def computes_in_half_precision(device: torch.device) -> bool:
+    """Whether networks run in bfloat16 on a device: on an NVIDIA GPU, and on a processor with instructions for it.
+
+    On a processor without them bfloat16 is converted back and forth, and slower than float32.
+    """
+    if device.type == "cpu":
+        known = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+        return any(supported() for supported in known if supported is not None)
+    return device.type == "cuda"
+
+
 def choose_device(name: str) -> torch.device:
     """The device by name; `auto` takes the accelerator that torch sees, or the processor."""
     available = {

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from qrsc.backend.convolutions import in_half_precision, state_of
 from qrsc.backend.cuda_graphs import Graphs
+from qrsc.backend.device import computes_in_half_precision
 from qrsc.backend.fallback import in_float32, joined
 from qrsc.backend.kernels import given_up
 from qrsc.files.documents import shortened
@@ -50,7 +51,7 @@ LARGEST_TILE = 1152  # side in pixels; 1920 x 1088 takes two
 class NetworkFusion:
     """Fuse frames by a network.
 
-    The network moves to the device of the frames, and computes in bfloat16 on a CUDA device, in float32 elsewhere.
+    The network moves to the device of the frames.
 
     Args:
         network: with its weights.
@@ -58,6 +59,8 @@ class NetworkFusion:
         compiled: use `torch.compile`, which is faster but takes a minute for the first frame of each size.
         interpolation: how to sample the frames it is given: as in its training.
         graphs: on a CUDA device, record a CUDA graph for each size at its second frame and replay it; see `Graphs`.
+        half: compute in bfloat16; None does so where the device has instructions for it, see
+            `computes_in_half_precision`.
 
     Attributes:
         fallback: that the latest call used another precision than that of the frames, no CUDA graph, or no Triton
@@ -72,6 +75,7 @@ class NetworkFusion:
         compiled: bool = False,
         interpolation: Interpolation = "bilinear",
         graphs: bool = True,
+        half: bool | None = None,
     ) -> None:
         if tile is not None and (tile % TILE_STEP or tile <= OVERLAP):
             raise ValueError(f"tile must be a multiple of {TILE_STEP} and over {OVERLAP}; got {tile}.")
@@ -83,6 +87,7 @@ class NetworkFusion:
         self.compiled = compiled
         self._state: Hashable = None  # of the weights that `_quick` was made from
         self._graphs = Graphs() if graphs else None
+        self._half_wanted, self._half = half, False
         self._device: torch.device | None = None
         self._unrecorded: str | None = None  # why a part of the latest call had no CUDA graph
         self.fallback: str | None = None
@@ -112,11 +117,12 @@ class NetworkFusion:
         return Warped(fused.clamp(0.0, 1.0).to(frames.dtype), aligned.valid.any(1))
 
     def _prepare(self, device: torch.device) -> None:
-        """Move the network to a device; on a GPU, keep a copy in half precision until the weights change."""
+        """Move the network to a device; keep a copy in half precision until the weights change."""
         if device != self._device:
             self._device, self._state = device, None
+            self._half = computes_in_half_precision(device) if self._half_wanted is None else self._half_wanted
             arrange(self.network.to(device))
-        state = state_of(self.network) if device.type == "cuda" else None
+        state = state_of(self.network) if self._half else None
         if state is None or state != self._state:
             self._quick = self._forward
             if state is not None and not self.compiled:
@@ -167,7 +173,7 @@ class NetworkFusion:
 
         def run(mean: Tensor, *values: Tensor) -> Tensor:
             given: dict[str, Any] = dict(zip(names, values, strict=True))
-            with torch.autocast(mean.device.type, torch.bfloat16, enabled=mean.is_cuda, cache_enabled=False):
+            with torch.autocast(mean.device.type, torch.bfloat16, enabled=self._half, cache_enabled=False):
                 fused: Tensor = self._quick(AlignedFrames(**given, centre=aligned.centre), mean)
             return fused.float()
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from qrsc.backend.convolutions import in_half_precision
 from qrsc.backend.cuda_graphs import Graphs
+from qrsc.backend.device import computes_in_half_precision
 from qrsc.backend.fallback import fallback_of, in_float32, joined
 from qrsc.backend.kernels import given_up
 from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
@@ -40,8 +41,9 @@ GPU_PIXELS = 1_000_000
 class NeuralFlow:
     """Forward and backward flow by a `FlowNetwork`, in one call over shared features.
 
-    The network moves to the device of the frames. On a CUDA device its convolutions run in bfloat16; correlation, flows
-    and pixel differences stay in float32. On other devices everything is float32.
+    The network moves to the device of the frames. Its convolutions run in bfloat16 where the device has instructions
+    for it (see `computes_in_half_precision`); correlation, flows and pixel differences stay in float32. On other
+    devices everything is float32.
 
     Args:
         network: with its weights.
@@ -147,7 +149,7 @@ class NeuralFlow:
         return ConfidentFlows(FlowPair(forward.clone(), backward.clone()), *found[:, 2:].chunk(2))
 
     def _autocast(self, frames: Tensor) -> torch.autocast:
-        return torch.autocast(frames.device.type, torch.bfloat16, enabled=frames.is_cuda)
+        return torch.autocast(frames.device.type, torch.bfloat16, enabled=computes_in_half_precision(frames.device))
 
     def _scale(self, frames: Tensor) -> float:
         return suitable_scale(frames, self.thorough) if self.scale is None else self.scale
