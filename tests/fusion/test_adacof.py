@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +9,8 @@ from torch import Tensor
 from qrsc.fusion.adacof import operator
 from qrsc.fusion.adacof.operator import adacof
 from qrsc.reference import fusion as reference_fusion
+
+from ..interpreted import interpreted, needs_triton
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -97,12 +95,9 @@ def test_bad_shapes_are_told() -> None:
         adacof(frames, weights, weights, weights, 0)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@needs_triton
 def test_triton_kernels_in_interpreter_mode_are_what_torch_makes_of_the_same() -> None:
-    program = Path(__file__).with_name("triton_check.py")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("torch.") == 3
-    assert done.stdout.count("windows") == 2
-    assert done.stdout.count("as PyTorch") == 2
+    said = interpreted(Path(__file__).with_name("triton_check.py"))
+    assert said.count("torch.") == 3
+    assert said.count("windows") == 2
+    assert said.count("as PyTorch") == 2

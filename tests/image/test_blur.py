@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from qrsc.image.blur import binomial_blur, box_mean, fine_detail, median_filter
+
+from ..interpreted import interpreted, needs_triton
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -59,10 +57,7 @@ def test_median_filter_is_the_same_by_opencv_and_by_torch(side: int) -> None:
     assert float(median_filter(single, side).max()) == 0.0
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@needs_triton
 def test_triton_kernels_are_what_torch_makes_of_the_same() -> None:
-    program = Path(__file__).with_name("kernel_check.py")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("as PyTorch") == 2
+    said = interpreted(Path(__file__).with_name("kernel_check.py"))
+    assert said.count("as PyTorch") == 2

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qrsc.backend.kernel_parts import nearest, shown
+
 ROWS, COLUMNS = 4, 128  # pixels of a program
 
 
@@ -35,13 +37,13 @@ def _window_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         for across in tl.static_range(2 * REACH + 1):
             at_x = x + (across - REACH) * step
             if TRIANGLE:
-                near_x = tl.minimum(tl.maximum(at_x, 0), width - 1)
-                near_y = tl.minimum(tl.maximum(at_y, 0), height - 1)
+                near_x = nearest(at_x, width)
+                near_y = nearest(at_y, height)
                 share = REACH + 1 - (REACH - across if across < REACH else across - REACH)
                 value = tl.load(values + plane + near_y * width + near_x, mask=there, other=0.0)
                 row += share * value.to(tl.float32)
             else:
-                inside = there & (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
+                inside = shown(there, at_x, at_y, height, width)
                 row += tl.load(values + plane + at_y * width + at_x, mask=inside, other=0.0).to(tl.float32)
         if TRIANGLE:
             total += (REACH + 1 - (REACH - down if down < REACH else down - REACH)) * row

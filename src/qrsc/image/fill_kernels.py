@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qrsc.backend.kernel_parts import share_of
+
 BLOCK = 256
 SIZES = ["height", "width", "small_height", "small_width", "size"]
 
@@ -72,7 +74,7 @@ def _fill_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         for corner in tl.static_range(4):
             at_x = tl.minimum(left + corner % 2, small_width - 1)
             at_y = tl.minimum(top + corner // 2, small_height - 1)
-            part = (part_x if corner % 2 else 1.0 - part_x) * (part_y if corner // 2 else 1.0 - part_y)
+            part = share_of(corner, part_x, part_y)
             around += part * tl.load(source + at_y * small_width + at_x, mask=known, other=0.0)
         total = tl.load(own + number * height * width, mask=known, other=0.0)
         target = result + (image * C + number) * height * width + y * width + x

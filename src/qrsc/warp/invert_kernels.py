@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qrsc.backend.kernel_parts import around, nearest, own_pixels, pixels_at, shown
+
 BLOCK = 256  # points per program
 
 
@@ -34,11 +36,7 @@ def _landing_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     BLOCK: tl.constexpr,
 ):
     size = height * width
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.program_id(1).to(tl.int64)
-    there = index < size
-    row = index // width
-    column = index - row * width
+    number, there, index, row, column = own_pixels(height, width, BLOCK)
     across = tl.load(field + number * 2 * size + index, mask=there, other=0.0)
     down = tl.load(field + (number * 2 + 1) * size + index, mask=there, other=0.0)
     x = _rounded(across + column)
@@ -72,10 +70,9 @@ def _landing_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
 @triton.jit
 def _between(plane, a, b, c, d, right_part, lower_part):  # type: ignore[no-untyped-def]  # Triton's own types
     """Interpolate four pixels of a plane."""
-    left_top = tl.load(plane + a)
-    left_bottom = tl.load(plane + c)
-    above = left_top + (tl.load(plane + b) - left_top) * right_part
-    below = left_bottom + (tl.load(plane + d) - left_bottom) * right_part
+    left_top, right_top, left_bottom, right_bottom = pixels_at(plane, a, b, c, d)
+    above = left_top + (right_top - left_top) * right_part
+    below = left_bottom + (right_bottom - left_bottom) * right_part
     return above + (below - above) * lower_part
 
 
@@ -92,11 +89,7 @@ def _iteration_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     BLOCK: tl.constexpr,
 ):
     size = height * width
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.program_id(1).to(tl.int64)
-    there = index < size
-    row = index // width
-    column = index - row * width
+    number, there, index, row, column = own_pixels(height, width, BLOCK)
     across = field + number * 2 * size
     down = across + size
     found = tl.load(best + number * size + index, mask=there, other=-1)
@@ -110,20 +103,9 @@ def _iteration_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         y = row + low
         x = tl.where(x == x, x, 0.0)
         y = tl.where(y == y, y, 0.0)
-        x = tl.minimum(tl.maximum(x, 0.0), width - 1.0)
-        y = tl.minimum(tl.maximum(y, 0.0), height - 1.0)
-        left = tl.floor(x)
-        top = tl.floor(y)
-        x0 = tl.where(there, left, 0.0).to(tl.int32)
-        y0 = tl.where(there, top, 0.0).to(tl.int32)
-        x1 = tl.minimum(x0 + 1, width - 1)
-        y1 = tl.minimum(y0 + 1, height - 1)
-        a = y0 * width + x0
-        b = y0 * width + x1
-        c = y1 * width + x0
-        d = y1 * width + x1
-        next_right = -_between(across, a, b, c, d, x - left, y - top)
-        next_low = -_between(down, a, b, c, d, x - left, y - top)
+        a, b, c, d, right_part, lower_part = around(x, y, height, width)
+        next_right = -_between(across, a, b, c, d, right_part, lower_part)
+        next_low = -_between(down, a, b, c, d, right_part, lower_part)
         by_right = tl.abs(next_right - right)
         by_low = tl.abs(next_low - low)
         moved = tl.where((by_right >= by_low) | (by_right != by_right), by_right, by_low)  # NaN if one of them is
@@ -164,11 +146,7 @@ def _validity_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     BLOCK: tl.constexpr,
 ):
     size = height * width
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.program_id(1).to(tl.int64)
-    there = index < size
-    row = index // width
-    column = index - row * width
+    number, there, index, row, column = own_pixels(height, width, BLOCK)
     across = inverse + number * 2 * size
     down = across + size
     x = column + tl.load(across + index, mask=there, other=0.0)
@@ -189,13 +167,13 @@ def _median(plane, row, column, height, width, there, SIDE: tl.constexpr):  # ty
     """The value of the middle rank in the window around each pixel, edges replicated; equal ones rank by position."""
     middle = tl.zeros_like(row).to(tl.float32)
     for i in range(SIDE * SIDE):
-        y = tl.minimum(tl.maximum(row + i // SIDE - SIDE // 2, 0), height - 1)
-        x = tl.minimum(tl.maximum(column + i % SIDE - SIDE // 2, 0), width - 1)
+        y = nearest(row + i // SIDE - SIDE // 2, height)
+        x = nearest(column + i % SIDE - SIDE // 2, width)
         value = tl.load(plane + y * width + x, mask=there, other=0.0)
         rank = tl.zeros_like(row)
         for j in range(SIDE * SIDE):
-            v = tl.minimum(tl.maximum(row + j // SIDE - SIDE // 2, 0), height - 1)
-            u = tl.minimum(tl.maximum(column + j % SIDE - SIDE // 2, 0), width - 1)
+            v = nearest(row + j // SIDE - SIDE // 2, height)
+            u = nearest(column + j % SIDE - SIDE // 2, width)
             other = tl.load(plane + v * width + u, mask=there, other=0.0)
             rank += ((other < value) | ((other == value) & (j < i))).to(tl.int32)
         middle = tl.where(rank == SIDE * SIDE // 2, value, middle)
@@ -215,11 +193,7 @@ def _cleaning_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     BLOCK: tl.constexpr,
 ):
     size = height * width
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.program_id(1).to(tl.int64)
-    there = index < size
-    row = index // width
-    column = index - row * width
+    number, there, index, row, column = own_pixels(height, width, BLOCK)
     across = inverse + number * 2 * size
     down = across + size
     right = tl.load(across + index, mask=there, other=0.0)
@@ -236,7 +210,7 @@ def _cleaning_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     for i in range(SIDE * SIDE):
         y = row + i // SIDE - SIDE // 2
         x = column + i % SIDE - SIDE // 2
-        inside = there & (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        inside = shown(there, x, y, height, width)
         voters += inside.to(tl.int32)
         votes += (tl.load(valid + number * size + y * width + x, mask=inside, other=0) != 0).to(tl.int32)
     tl.store(voted + number * size + index, 2 * votes > voters, mask=there)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +15,7 @@ from qrsc.flow.raft_rs.estimator import CPU_PIXELS, GPU_PIXELS, NeuralFlow, suit
 from qrsc.flow.raft_rs.network import FlowNetwork, parameter_count
 from qrsc.flow.raft_rs.update import Upsampler
 
+from ...interpreted import interpreted, needs_triton
 from .tiny_network import TINY
 
 
@@ -65,14 +62,11 @@ def test_frames_encoded_once_give_the_flows_of_the_pair(
     assert float((expected[0].flows.forward - expected[1].flows.forward).abs().mean()) > 0.1
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@needs_triton
 @pytest.mark.parametrize(("name", "cases"), [("norm_check.py", 3), ("step_check.py", 4)])
 def test_triton_kernels_are_what_torch_makes_of_the_same(name: str, cases: int) -> None:
-    program = Path(__file__).with_name(name)
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("as PyTorch") == cases
+    said = interpreted(Path(__file__).with_name(name))
+    assert said.count("as PyTorch") == cases
 
 
 def test_exchanged_frames_give_exchanged_flows(network: FlowNetwork) -> None:

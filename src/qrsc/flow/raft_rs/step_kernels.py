@@ -14,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qrsc.backend.kernel_parts import nearest, share_of, shown, whole_and_part
+
 
 @triton.jit(do_not_specialize=["cells", "width", "rows", "columns", "scale", "first"])  # type: ignore[untyped-decorator]  # no types
 def _look_up_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
@@ -38,25 +40,21 @@ def _look_up_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     down = tl.load(flow + (2 * image + 1) * cells + cell)
     centre_x = ((cell % width).to(tl.float32) + right + 0.5) * scale - 0.5
     centre_y = ((cell // width).to(tl.float32) + down + 0.5) * scale - 0.5
-    # Far outside everything is 0, and whole numbers stay in their range.
-    centre_x = tl.minimum(tl.maximum(centre_x, -1e6), 1e6)
-    centre_y = tl.minimum(tl.maximum(centre_y, -1e6), 1e6)
-    left, top = tl.floor(centre_x), tl.floor(centre_y)
-    part_x, part_y = centre_x - left, centre_y - top
+    left, part_x = whole_and_part(centre_x)
+    top, part_y = whole_and_part(centre_y)
 
     tap = tl.arange(0, PADDED)
     side: tl.constexpr = 2 * RADIUS + 1
-    x = left.to(tl.int32) + tap % side - RADIUS
-    y = top.to(tl.int32) + tap // side - RADIUS
+    x = left + tap % side - RADIUS
+    y = top + tap // side - RADIUS
     there = tap < side * side
     source = volume + number * rows * columns
     found = tl.zeros([PADDED], dtype=tl.float32)
     for corner in tl.static_range(4):
         at_x, at_y = x + corner % 2, y + corner // 2
-        inside = there & (at_x >= 0) & (at_x < columns) & (at_y >= 0) & (at_y < rows)
-        share_x = part_x if corner % 2 else 1.0 - part_x
-        share_y = part_y if corner // 2 else 1.0 - part_y
-        found += share_x * share_y * tl.load(source + at_y * columns + at_x, mask=inside, other=0.0).to(tl.float32)
+        inside = shown(there, at_x, at_y, rows, columns)
+        value = tl.load(source + at_y * columns + at_x, mask=inside, other=0.0).to(tl.float32)
+        found += share_of(corner, part_x, part_y) * value
     target = result + number * CHANNELS + first
     tl.store(target + tap, found.to(result.dtype.element_ty), mask=there)
     if LAST:  # the flow itself, and channels of zeros
@@ -112,15 +110,14 @@ def _moved_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     cell = number - image * cells
     x = (cell % width).to(tl.float32) + 0.25 * tl.load(flow + 2 * image * cells + cell, mask=known, other=0.0)
     y = (cell // width).to(tl.float32) + 0.25 * tl.load(flow + (2 * image + 1) * cells + cell, mask=known, other=0.0)
-    x, y = tl.minimum(tl.maximum(x, -1e6), 1e6), tl.minimum(tl.maximum(y, -1e6), 1e6)
-    left, top = tl.floor(x), tl.floor(y)
-    part_x, part_y = x - left, y - top
+    left, part_x = whole_and_part(x)
+    top, part_y = whole_and_part(y)
     channel = tl.arange(0, PADDED)[None, :]
     found = tl.zeros([CELLS, PADDED], dtype=tl.float32)
     for corner in tl.static_range(4):
-        at_x, at_y = left.to(tl.int32) + corner % 2, top.to(tl.int32) + corner // 2
-        inside = known & (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
-        share = (part_x if corner % 2 else 1.0 - part_x) * (part_y if corner // 2 else 1.0 - part_y)
+        at_x, at_y = left + corner % 2, top + corner // 2
+        inside = shown(known, at_x, at_y, height, width)
+        share = share_of(corner, part_x, part_y)
         source = (image * cells + at_y * width + at_x) * C
         wanted = inside[:, None] & (channel < C)
         value = tl.load(features + source[:, None] + channel, mask=wanted, other=0.0)
@@ -155,7 +152,7 @@ def _nearby_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     for tap in range(side * side):
         at_x = x + tap % side - RADIUS
         at_y = tl.zeros([CELLS], dtype=tl.int32) + (y + tap // side - RADIUS)
-        inside = known & (at_x >= 0) & (at_x < width) & (at_y >= 0) & (at_y < height)
+        inside = shown(known, at_x, at_y, height, width)
         place = ((image * height + at_y) * width + at_x)[:, None] * C + channel
         other = tl.load(moved + place, mask=inside[:, None] & (channel < C), other=0.0).to(tl.float32)
         product = tl.sum(own * other, 1)
@@ -202,7 +199,7 @@ def _pixels_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     for corner in tl.static_range(4):
         at_x = tl.minimum(left + corner % 2, width - 1)
         at_y = tl.minimum(top + corner // 2, height - 1)
-        share = (part_x if corner % 2 else 1.0 - part_x) * (part_y if corner // 2 else 1.0 - part_y)
+        share = share_of(corner, part_x, part_y)
         at = flow + 2 * image[:, None] * cells + at_y * width + at_x
         place_x += share * tl.load(at, mask=wanted, other=0.0)
         place_y += share * tl.load(at + cells, mask=wanted, other=0.0)
@@ -215,7 +212,7 @@ def _pixels_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     start = turned[:, None] * stride_image + colour * stride_channel
     for corner in tl.static_range(4):
         at_x, at_y = left + corner % 2, top + corner // 2
-        share = (part_x if corner % 2 else 1.0 - part_x) * (part_y if corner // 2 else 1.0 - part_y)
+        share = share_of(corner, part_x, part_y)
         there = inside & (at_x < 4 * width) & (at_y < 4 * height)
         moved += share * tl.load(frames + start + at_y * stride_row + at_x * stride_column, mask=there, other=0.0)
     difference = tl.where(inside, pixel - moved, 0.0)
@@ -282,8 +279,8 @@ def _enlarged_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         mixed = tl.zeros([BLOCK], dtype=tl.float32)
         for tap in tl.static_range(9):
             share = tl.exp(0.25 * tl.load(own + tap * phases, mask=known, other=0.0).to(tl.float32) - most)
-            at_y = tl.minimum(tl.maximum(row + tap // 3 - 1, 0), height - 1)
-            at_x = tl.minimum(tl.maximum(column + tap % 3 - 1, 0), width - 1)
+            at_y = nearest(row + tap // 3 - 1, height)
+            at_x = nearest(column + tap % 3 - 1, width)
             mixed += share * tl.load(values + (plane * height + at_y) * width + at_x, mask=known, other=0.0)
         target = result + (plane * FACTOR * height + y) * FACTOR * width + x
         tl.store(target, mixed / total, mask=known)

@@ -16,23 +16,35 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qrsc.backend.kernel_parts import around, own_pixels, pixels_at
+
 BLOCK = 128  # pixels per program
 
 
-@triton.jit
-def _corners(plane, a, b, c, d):  # type: ignore[no-untyped-def]  # Triton's own types
-    """The four pixels around a position, all inside the frame: the upper two, then the lower two."""
-    left_top = tl.load(plane + a).to(tl.float32)
-    right_top = tl.load(plane + b).to(tl.float32)
-    left_bottom = tl.load(plane + c).to(tl.float32)
-    right_bottom = tl.load(plane + d).to(tl.float32)
-    return left_top, right_top, left_bottom, right_bottom
+@triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
+def _tap(  # type: ignore[no-untyped-def]  # Triton's own types
+    weights,
+    alpha,
+    beta,
+    place,
+    inside,
+    row,
+    column,
+    tap,
+    dilation,
+    K: tl.constexpr,
+):
+    """Weight and position of a tap of each pixel, as they are given: the position may lie outside of the frame."""
+    weight = tl.load(weights + place, mask=inside, other=0.0).to(tl.float32)
+    x = column + dilation * (tap % K - K // 2) + tl.load(alpha + place, mask=inside, other=0.0).to(tl.float32)
+    y = row + dilation * (tap // K - K // 2) + tl.load(beta + place, mask=inside, other=0.0).to(tl.float32)
+    return weight, x, y
 
 
 @triton.jit
 def _sample(plane, a, b, c, d, right_part, upper, lower):  # type: ignore[no-untyped-def]  # Triton's own types
     """Interpolate the four pixels around a position, with weights of the two rows."""
-    left_top, right_top, left_bottom, right_bottom = _corners(plane, a, b, c, d)
+    left_top, right_top, left_bottom, right_bottom = pixels_at(plane, a, b, c, d)
     above = left_top + (right_top - left_top) * right_part
     below = left_bottom + (right_bottom - left_bottom) * right_part
     return upper * above + lower * below
@@ -53,11 +65,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     BLOCK: tl.constexpr,
 ):
     size = height * width
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.program_id(1).to(tl.int64)
-    inside = pixel < size
-    row = pixel // width
-    column = pixel - row * width
+    number, inside, pixel, row, column = own_pixels(height, width, BLOCK)
     picture = frames + number * C * size
     taps = number * K * K * size + pixel
     # One sum per channel, so that a thread is a pixel and computes its positions once: 1.0 ms for three frames of
@@ -68,24 +76,10 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     fourth = tl.zeros((BLOCK,), dtype=tl.float32)
     for tap in range(K * K):
         place = taps + tap * size
-        weight = tl.load(weights + place, mask=inside, other=0.0).to(tl.float32)
-        x = column + dilation * (tap % K - K // 2) + tl.load(alpha + place, mask=inside, other=0.0).to(tl.float32)
-        y = row + dilation * (tap // K - K // 2) + tl.load(beta + place, mask=inside, other=0.0).to(tl.float32)
-        x = tl.minimum(tl.maximum(x, 0.0), width - 1.0)
-        y = tl.minimum(tl.maximum(y, 0.0), height - 1.0)
-        left = tl.floor(x)
-        top = tl.floor(y)
-        right_part = x - left
-        lower = weight * (y - top)
+        weight, x, y = _tap(weights, alpha, beta, place, inside, row, column, tap, dilation, K)
+        a, b, c, d, right_part, lower_part = around(x, y, height, width)
+        lower = weight * lower_part
         upper = weight - lower
-        x0 = left.to(tl.int32)
-        y0 = top.to(tl.int32)
-        x1 = tl.minimum(x0 + 1, width - 1)
-        y1 = tl.minimum(y0 + 1, height - 1)
-        a = y0 * width + x0
-        b = y0 * width + x1
-        c = y1 * width + x0
-        d = y1 * width + x1
         first += _sample(picture, a, b, c, d, right_part, upper, lower)
         if C > 1:
             second += _sample(picture + size, a, b, c, d, right_part, upper, lower)
@@ -107,7 +101,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
 @triton.jit
 def _slopes(plane, a, b, c, d, across, down, coming):  # type: ignore[no-untyped-def]  # Triton's own types
     """A sample and its derivatives along x and y, times the incoming gradient."""
-    left_top, right_top, left_bottom, right_bottom = _corners(plane, a, b, c, d)
+    left_top, right_top, left_bottom, right_bottom = pixels_at(plane, a, b, c, d)
     upper_slope = right_top - left_top
     lower_slope = right_bottom - left_bottom
     above = left_top + upper_slope * across
@@ -150,11 +144,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     SCATTER: tl.constexpr,
 ):
     size = height * width
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    number = tl.program_id(1).to(tl.int64)
-    inside = pixel < size
-    row = pixel // width
-    column = pixel - row * width
+    number, inside, pixel, row, column = own_pixels(height, width, BLOCK)
     picture = frames + number * C * size
     scattered = to_frames + number * C * size
     source = gradient + number * C * size + pixel
@@ -166,23 +156,8 @@ def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
     kind = to_weights.dtype.element_ty
     for tap in range(K * K):
         place = taps + tap * size
-        weight = tl.load(weights + place, mask=inside, other=0.0).to(tl.float32)
-        free_x = column + dilation * (tap % K - K // 2) + tl.load(alpha + place, mask=inside, other=0.0).to(tl.float32)
-        free_y = row + dilation * (tap // K - K // 2) + tl.load(beta + place, mask=inside, other=0.0).to(tl.float32)
-        x = tl.minimum(tl.maximum(free_x, 0.0), width - 1.0)
-        y = tl.minimum(tl.maximum(free_y, 0.0), height - 1.0)
-        left = tl.floor(x)
-        top = tl.floor(y)
-        across = x - left
-        down = y - top
-        x0 = left.to(tl.int32)
-        y0 = top.to(tl.int32)
-        x1 = tl.minimum(x0 + 1, width - 1)
-        y1 = tl.minimum(y0 + 1, height - 1)
-        a = y0 * width + x0
-        b = y0 * width + x1
-        c = y1 * width + x0
-        d = y1 * width + x1
+        weight, free_x, free_y = _tap(weights, alpha, beta, place, inside, row, column, tap, dilation, K)
+        a, b, c, d, across, down = around(free_x, free_y, height, width)
         value, slope_x, slope_y = _slopes(picture, a, b, c, d, across, down, first)
         if C > 1:
             more, more_x, more_y = _slopes(picture + size, a, b, c, d, across, down, second)

@@ -9,6 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qrsc.backend.kernel_parts import nearest
+
 BLOCK = 128
 
 
@@ -39,8 +41,8 @@ def _filter_kernel(  # type: ignore[no-untyped-def]  # Triton's own types
         total = tl.load(pictures + (plane + y) * width + x, mask=known, other=0.0).to(tl.float32)
         for tap in tl.static_range(SIDE * SIDE):
             share = tl.load(own + tap * STRIDE * STRIDE, mask=known, other=0.0).to(tl.float32) - mean
-            at_x = tl.minimum(tl.maximum(x + tap % SIDE - SIDE // 2, 0), width - 1)
-            at_y = tl.minimum(tl.maximum(y + tap // SIDE - SIDE // 2, 0), height - 1)
+            at_x = nearest(x + tap % SIDE - SIDE // 2, width)
+            at_y = nearest(y + tap // SIDE - SIDE // 2, height)
             value = tl.load(pictures + (plane + at_y) * width + at_x, mask=known, other=0.0)
             total += share * value.to(tl.float32)
         tl.store(result + (plane + y) * width + x, total.to(result.dtype.element_ty), mask=known)
