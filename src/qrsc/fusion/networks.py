@@ -261,7 +261,9 @@ def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNet
         return LiteNetwork(LiteOptions(**described))
     if kind == "tiny":
         return TinyNetwork(TinyOptions(**described))
-    raise ValueError(f"unknown fusion network {shortened(kind)}; choose one of {', '.join(get_args(FusionNetworkName))}.")
+    raise ValueError(
+        f"unknown fusion network {shortened(kind)}; choose one of {', '.join(get_args(FusionNetworkName))}."
+    )
 
 
 def _known_interpolation(noted: str | None, origin: str) -> Interpolation:
