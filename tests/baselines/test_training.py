@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qrsc.baselines.learned.networks import NETWORKS, baseline_from_file, build_baseline, named_networks
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
-from qrsc.baselines.training import BaselineTrainingOptions
+from qrsc.baselines.training import BaselineTrainingOptions, train_baselines
 from qrsc.baselines.training.features import SharedFeatures, no_features
 from qrsc.baselines.training.learner import RAMP, Learner
 from qrsc.baselines.training.one_batch import StepsOnOneBatch
@@ -385,6 +385,11 @@ def test_names_and_options() -> None:
     assert replace(OPTIONS, rate=1.0).schedule(2e-4).peak == pytest.approx(2e-4)
     assert replace(OPTIONS, rate=3.0).schedule(2e-4).peak == pytest.approx(6e-4)
     assert {field.name for field in fields(OPTIONS)} >= {"minutes", "total_minutes", "textures", "resume"}
+
+
+def test_crops_too_small_for_features_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"needs crops of at least 64 x 64; got 32 x 64\."):
+        train_baselines(["rssr"], tmp_path, replace(OPTIONS, size=(64, 64)))
 
 
 def test_files_of_something_else_are_refused(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from qrsc.weights import WeightsError, load_strictly, noted_options, read_notes
 
 HELD_OUT_SEED = 12345  # of the windows that are scored after the training; training seeds are drawn in another way
 HELD_OUT_CALLS = 8
+LEAST_SIDE = 64  # pixels: a part of the loss on features is computed at an eighth of the size
 SAVE_EVERY = 2.0  # minutes
 KERNELS = 3  # that cuDNN tries for a convolution before the first step; all six networks have a thousand of them
 Say = Callable[[str], None]
@@ -80,6 +81,11 @@ def train_baselines(
     """
     begun = time.monotonic()
     options = options or BaselineTrainingOptions()
+    if options.features and min(options.size[0], options.crop) < LEAST_SIDE:
+        raise ValueError(
+            f"the loss on features needs crops of at least {LEAST_SIDE} x {LEAST_SIDE}; got {options.crop} x "
+            f"{options.size[0]}. Make --size and --crop larger, or leave the loss out by --no-features."
+        )
     device = own_device()
     features = SharedFeatures().arranged(device) if options.features else no_features
     flow = load_flow(options.flow)
