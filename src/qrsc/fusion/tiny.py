@@ -83,7 +83,7 @@ class TinyNetwork(nn.Module):
         shown = aligned.valid.to(frames)  # [B, T, 1, H, W]
         inputs = self._inputs(aligned, weights, shown, average, mean[:, 0])
         found = self._found(inputs).to(frames.dtype)
-        gates, missing = found.split((len(STEPS), 3 * STRIDE**2), 1)
+        gates, missing = found[:, : len(STEPS)], found[:, len(STEPS) :]
         fused = average + F.pixel_shuffle(_limited(MISSING_SCALE * missing, inputs[:, : missing.shape[1]]), STRIDE)
         for place, number in enumerate(self._numbers(aligned)):
             if number is not None:
@@ -137,7 +137,8 @@ def _limited(missing: Tensor, cells: Tensor) -> Tensor:
     Args:
         missing, cells: detail and picture, `[B, 3 STRIDE^2, h, w]`, with the pixels of a cell as channels.
     """
-    missing, cells = (each.unflatten(1, (3, STRIDE**2)) for each in (missing, cells))  # [B, 3, STRIDE^2, h, w]
+    shape = (-1, 3, STRIDE**2, *cells.shape[-2:])
+    missing, cells = missing.reshape(shape), cells.reshape(shape)
     level = F.avg_pool2d(missing.mean(2), 3, stride=1, padding=1, count_include_pad=False)
     highest, lowest = (F.max_pool2d(each, 3, stride=1, padding=1) for each in (cells.amax(2), -cells.amin(2)))
     limit = (0.5 * (highest + lowest)).unsqueeze(2)
