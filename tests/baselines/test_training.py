@@ -15,13 +15,13 @@ from torch import Tensor
 
 from qrsc.baselines.learned.networks import NETWORKS, baseline_from_file, build_baseline, named_networks
 from qrsc.baselines.learned.window import Baseline, FeatureLoss, Truths, Window
-from qrsc.baselines.training import BaselineTrainingOptions
+from qrsc.baselines.training import BaselineTrainingOptions, train_baselines
 from qrsc.baselines.training.features import SharedFeatures, no_features
 from qrsc.baselines.training.learner import RAMP, Learner
 from qrsc.baselines.training.one_batch import StepsOnOneBatch
 from qrsc.baselines.training.samples import WindowPool, WindowSamples, mirrored
 from qrsc.baselines.training.scores import score_baselines, score_table
-from qrsc.baselines.training.train import fit_baselines
+from qrsc.baselines.training.train import Lockstep, fit_baselines
 from qrsc.baselines.training.window_worlds import WindowWorlds
 from qrsc.flow import load_flow
 from qrsc.learn.fusion.perceptual import perceptual
@@ -29,7 +29,7 @@ from qrsc.learn.trainer import recorded_step
 from qrsc.learn.trainer.schedule import Schedule
 from qrsc.learn.trainer.step_clock import StepClock
 from qrsc.simulate.paint.library import TextureLibrary, texture_library
-from qrsc.weights import WeightsError
+from qrsc.weights import WeightsError, read_notes
 
 from ..learn.fusion.test_perceptual import toy_trunk
 from .windows import panned, panned_windows
@@ -194,18 +194,87 @@ def test_recorded_steps_see_every_batch(monkeypatch: pytest.MonkeyPatch) -> None
     assert len({loss for loss, _ in losses[True]}) == len(batches)
 
 
+@pytest.mark.usefixtures("few_threads")
 def test_what_cannot_be_recorded_is_launched_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def record(*given: object) -> None:
-        raise RuntimeError("operation not permitted when stream is capturing\nMore.")
+    """A recording computes nothing, and leaves gradients behind where it fails; the end of it fails as well."""
+
+    def record(function: Callable[..., Tensor], inputs: list[Tensor], pool: object) -> None:
+        recorded.append(pool)
+        for weight in learner.weights:
+            weight.grad = torch.full_like(weight, 1e6)
+        learner.optimizer.found_inf = torch.ones(())  # type: ignore[attr-defined]
+        try:
+            raise RuntimeError("operation not permitted when stream is capturing\nMore.")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    recorded: list[object] = []
+    monkeypatch.setattr(recorded_step, "record", record)
+    batches = [panned(speed, 0.8) for speed in (1.0, 3.0, 9.0, 2.0, 5.0, 7.0)]
+    losses: dict[bool, list[list[float]]] = {}
+    for given in (False, True):
+        torch.manual_seed(0)
+        learner = learner_of(build_baseline("dsun", 8))
+        steps = StepsOnOneBatch([learner], no_features, torch.device("cpu"), mixed=False, recorded=given)
+        losses[given] = []
+        for number, batch in enumerate(batches):
+            assert steps.starting == (given and number <= 3)
+            learner.prepare(0.5)
+            losses[given].append(steps(batch)["own"].tolist())
+    assert steps.fallbacks() == {"own": "no CUDA graph: operation not permitted when stream is capturing"}
+    assert len(recorded) == 1  # not tried again
+    assert losses[True] == losses[False]
+    assert float(learner.optimizer.state[learner.weights[0]]["step"]) == 6.0
+
+
+def test_a_recording_that_failed_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    handles = iter("abc")
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
+    seen: list[object] = []
+
+    def record(function: Callable[..., Tensor], inputs: list[Tensor], pool: object) -> None:
+        seen.append(pool)
+        raise RuntimeError("no")
 
     monkeypatch.setattr(recorded_step, "record", record)
-    learner = learner_of(Known())
-    steps = StepsOnOneBatch([learner], no_features, torch.device("cpu"), mixed=False, recorded=True)
-    for _ in range(5):
-        learner.prepare(0.5)
-        steps(panned(1.0, 1.0))
-    assert steps.fallbacks() == {"own": "no CUDA graph: operation not permitted when stream is capturing"}
-    assert float(learner.optimizer.state[learner.weights[0]]["step"]) == 5.0
+    memory = recorded_step.GraphMemory(recorded=True)
+    steps = [
+        recorded_step.RecordedStep(lambda: torch.ones(()), torch.device("cpu"), recorded=True, memory=memory)
+        for _ in range(2)
+    ]
+    for _ in range(recorded_step.WARM_UP + 2):
+        assert [float(step()) for step in steps] == [1.0, 1.0]
+    assert seen == ["a", "b"]
+
+
+def test_weights_are_saved_when_a_training_breaks_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Lockstep._step
+
+    def step(training: Lockstep, progress: float) -> None:
+        if training.steps == 2:
+            raise RuntimeError("the GPU is gone")
+        own(training, progress)
+
+    monkeypatch.setattr(Lockstep, "_step", step)
+    monkeypatch.setattr(NETWORKS["rssr"], "trained_width", 8)
+    with pytest.raises(RuntimeError, match="the GPU is gone"):
+        fit_baselines(["rssr"], tmp_path, panned_windows, no_features, replace(OPTIONS, steps=9))
+    assert '"steps": 2' in read_notes(tmp_path / "rssr.safetensors")["training"]
+
+
+def test_a_limit_counts_what_the_start_takes(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = replace(OPTIONS, steps=10_000, limit=0.05, minutes=9.0)
+    started = time.monotonic()
+    fit_baselines(["rssr"], tmp_path, panned_windows, no_features, options, begun=started - 1.5, say=said.append)
+    assert 1.0 < time.monotonic() - started < 2.5  # half of the 3 s are gone by
+    assert re.fullmatch(r"the first samples are there after [12] s", said[0])
+    shorter = options.shortened(0.01)
+    assert shorter.run_minutes == pytest.approx(0.04)
+    assert shorter.schedule(1e-4).minutes == pytest.approx(0.04)
+    assert OPTIONS.shortened(3.0) == OPTIONS
+    with pytest.raises(ValueError, match="limit must be over 0; got -1"):
+        replace(OPTIONS, limit=-1.0)
 
 
 def test_where_the_time_of_a_step_goes() -> None:
@@ -316,6 +385,11 @@ def test_names_and_options() -> None:
     assert replace(OPTIONS, rate=1.0).schedule(2e-4).peak == pytest.approx(2e-4)
     assert replace(OPTIONS, rate=3.0).schedule(2e-4).peak == pytest.approx(6e-4)
     assert {field.name for field in fields(OPTIONS)} >= {"minutes", "total_minutes", "textures", "resume"}
+
+
+def test_crops_too_small_for_features_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"needs crops of at least 64 x 64; got 32 x 64\."):
+        train_baselines(["rssr"], tmp_path, replace(OPTIONS, size=(64, 64)))
 
 
 def test_files_of_something_else_are_refused(tmp_path: Path) -> None:

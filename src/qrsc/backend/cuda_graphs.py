@@ -20,6 +20,8 @@ Result = TypeVar("Result", Tensor, tuple[Tensor, ...])
 Function = Callable[..., Result]
 _thread = threading.local()
 _recording = threading.Lock()  # a recording begins with waiting for the whole device, which would break another one
+# PyTorch keeps on asking graphs whose recording failed which memory is theirs.
+_failed: list[torch.cuda.CUDAGraph] = []
 
 
 @contextmanager
@@ -153,11 +155,15 @@ def record(
 ) -> tuple[Callable[[], None], Tensor | tuple[Tensor, ...]]:
     """Record a graph of the function: returns what replays it, and the tensors that then hold the result.
 
-    One recording waits for another.
+    One recording waits for another. After one that failed its pool cannot be used again.
     """
     graph = torch.cuda.CUDAGraph()
     # Calls of other threads, which may be reading frames, must not invalidate the recording.
     recording = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
-    with _recording, torch.cuda.device(inputs[0].device), recording:
-        result = function(*inputs)
+    try:
+        with _recording, torch.cuda.device(inputs[0].device), recording:
+            result = function(*inputs)
+    except BaseException:
+        _failed.append(graph)
+        raise
     return graph.replay, result

@@ -1,9 +1,12 @@
-"""A network for processors: it corrects the weights of the mean and the luma of the result.
+"""A network for processors: it corrects the weights of the mean and adds the fine detail that is missing.
 
 The frames are averaged once, with weights that start as those of `mean_fusion`. Convolutions on cells of 4 x 4 pixels
-see the luma of the mean, how each frame differs from it, and where each frame shows the pixel. They predict how much of
-each frame to add to the weights, which keeps grain that averaging would remove, and what is missing in luma: fine
-detail. All that is left to do for every pixel is a few passes over single planes.
+see the mean, how the luma of each frame differs from it, and where each frame shows the pixel. They predict how much of
+each frame to add to the weights, which keeps grain that averaging would remove, and fine detail for every pixel. All
+that is left to do at full size is a few passes over single planes.
+
+The detail that is added is limited to half of the range that the mean has around the pixel, so that plain areas stay
+plain, and its mean over 3 x 3 cells is removed, so that colours cannot drift.
 """
 
 from __future__ import annotations
@@ -78,9 +81,10 @@ class TinyNetwork(nn.Module):
         weights = gridded_weights(aligned, (height // STRIDE, width // STRIDE))  # [B, T, 1, H, W]
         average = weighted_mean(aligned, weights).image
         shown = aligned.valid.to(frames)  # [B, T, 1, H, W]
-        found = self._found(self._inputs(aligned, weights, shown, average, mean[:, 0])).to(frames.dtype)
-        gates, missing = found.split((len(STEPS), 3 * STRIDE**2), 1)
-        fused = torch.addcmul(average, F.pixel_shuffle(missing, STRIDE), average.new_full((), MISSING_SCALE))
+        inputs = self._inputs(aligned, weights, shown, average, mean[:, 0])
+        found = self._found(inputs).to(frames.dtype)
+        gates, missing = found[:, : len(STEPS)], found[:, len(STEPS) :]
+        fused = average + F.pixel_shuffle(_limited(MISSING_SCALE * missing, inputs[:, : missing.shape[1]]), STRIDE)
         for place, number in enumerate(self._numbers(aligned)):
             if number is not None:
                 gate = enlarged(gates[:, place : place + 1], (height, width)) * shown[:, number]
@@ -125,3 +129,17 @@ class TinyNetwork(nn.Module):
         """Which frames the convolutions see; None in the place of one that is not there."""
         places = [aligned.centre + step for step in STEPS]
         return [place if 0 <= place < aligned.frames.shape[1] else None for place in places]
+
+
+def _limited(missing: Tensor, cells: Tensor) -> Tensor:
+    """Detail to add, without its mean around each cell, and at most half of the range of the picture there.
+
+    Args:
+        missing, cells: detail and picture, `[B, 3 STRIDE^2, h, w]`, with the pixels of a cell as channels.
+    """
+    shape = (-1, 3, STRIDE**2, *cells.shape[-2:])
+    missing, cells = missing.reshape(shape), cells.reshape(shape)
+    level = F.avg_pool2d(missing.mean(2), 3, stride=1, padding=1, count_include_pad=False)
+    highest, lowest = (F.max_pool2d(each, 3, stride=1, padding=1) for each in (cells.amax(2), -cells.amin(2)))
+    limit = (0.5 * (highest + lowest)).unsqueeze(2)
+    return torch.clamp(missing - level.unsqueeze(2), -limit, limit).flatten(1, 2)

@@ -88,9 +88,9 @@ class DeformableConv(nn.Module):
             steps = pixel_grid(3, 3, dtype=found.dtype, device=found.device).flatten(1).T - 1.0  # [9, 2]
             places = grid + steps.reshape(TAPS, 2, 1, 1) + found[:, :, :2]  # [B 8, 9, 2, H, W]
             x, y = places.transpose(1, 2).flatten(2, 3).unbind(1)  # all taps one below the other
-            places = torch.stack([2.0 * x / max(1, width - 1), 2.0 * y / max(1, height - 1)], -1) - 1.0
+            places = torch.stack([(2.0 * x + 1.0) / width, (2.0 * y + 1.0) / height], -1) - 1.0
             taken = F.grid_sample(
-                precise(features).reshape(grouped), places, mode="bilinear", padding_mode="zeros", align_corners=True
+                precise(features).reshape(grouped), places, mode="bilinear", padding_mode="zeros", align_corners=False
             )
             taken = taken.reshape(*grouped[:2], TAPS, height, width) * torch.sigmoid(found[:, :, 2:]).transpose(1, 2)
         samples = taken.reshape(batch, GROUPS, channels // GROUPS, TAPS, height, width).permute(0, 3, 1, 2, 4, 5)

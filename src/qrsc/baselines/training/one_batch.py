@@ -13,7 +13,7 @@ from qrsc.baselines.learned.window import FeatureLoss
 from qrsc.baselines.training.features import SharedFeatures
 from qrsc.baselines.training.learner import Learner
 from qrsc.baselines.training.samples import WindowSamples
-from qrsc.learn.trainer.recorded_step import RecordedStep
+from qrsc.learn.trainer.recorded_step import WARM_UP, GraphMemory, RecordedStep
 
 TRUTHS = "features of the truths"
 
@@ -40,13 +40,14 @@ class StepsOnOneBatch:
     ) -> None:
         self._features, self._mixed, self._recorded = features, mixed, recorded
         self._samples: WindowSamples | None = None
+        self._taken = 0
         # One after the other they can share their working memory.
-        pool = torch.cuda.graph_pool_handle() if recorded and device.type == "cuda" else None
+        memory = GraphMemory(recorded=recorded and device.type == "cuda")
         self._steps = {
-            learner.name: RecordedStep(partial(self._step, learner), device, recorded=recorded, pool=pool)
+            learner.name: RecordedStep(partial(self._step, learner), device, recorded=recorded, memory=memory)
             for learner in learners
         }
-        self._truths = RecordedStep(self._remember, device, recorded=recorded, pool=pool)
+        self._truths = RecordedStep(self._remember, device, recorded=recorded, memory=memory)
 
     def __call__(self, samples: WindowSamples, lap: Callable[[str], None] = lambda name: None) -> dict[str, Tensor]:
         """Take a step with each learner on a batch.
@@ -58,6 +59,7 @@ class StepsOnOneBatch:
         Returns:
             Loss and norm of the gradient, `[2]`, of each learner by name; the next call may overwrite them.
         """
+        self._taken += 1
         self._hold(samples)
         if isinstance(self._features, SharedFeatures):
             self._truths()
@@ -67,6 +69,11 @@ class StepsOnOneBatch:
             found[name] = step()
             lap(name)
         return found
+
+    @property
+    def starting(self) -> bool:
+        """The next call chooses kernels or records, in which nothing else on the device should disturb it."""
+        return self._recorded and self._taken <= WARM_UP
 
     def fallbacks(self) -> Mapping[str, str]:
         """What is launched kernel by kernel although it should be recorded, and why."""

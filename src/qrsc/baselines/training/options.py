@@ -1,6 +1,7 @@
 """The options of the training of the baselines."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from qrsc.learn.trainer.schedule import Schedule
@@ -48,11 +49,19 @@ class BaselineTrainingOptions(RunOptions):
             names="--graphs/--no-graphs",
         ),
     ] = True
+    limit: Annotated[
+        float | None,
+        Option(
+            "Minutes from the start of the command until the last step: --minutes is shortened by what the start takes."
+        ),
+    ] = None
     report: Annotated[float, Option("Print the losses every this many seconds.")] = 30.0
     clip: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.limit is not None and self.limit <= 0:
+            raise ValueError(f"limit must be over 0; got {self.limit:g}.")
         for name in ("rate", "report"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be over 0; got {getattr(self, name):g}.")
@@ -64,6 +73,13 @@ class BaselineTrainingOptions(RunOptions):
                 "the height of --size and --crop must be multiples of 32, and --crop at most the width of --size; got "
                 f"{width}x{height} and {self.crop}."
             )
+
+    def shortened(self, spent: float) -> "BaselineTrainingOptions":
+        """The same where this many minutes have gone by since the command began: the run ends by `limit`."""
+        if self.limit is None:
+            return self
+        left = max(self.limit - spent, 1e-3)
+        return replace(self, minutes=min(left, math.inf if self.minutes is None else self.minutes))
 
     def schedule(self, recommended: float) -> Schedule:
         """The learning rate of a network with this recommended one over the whole training."""

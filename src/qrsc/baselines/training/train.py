@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,12 +29,15 @@ from qrsc.files.documents import shortened
 from qrsc.flow import load_flow
 from qrsc.learn.pool.world_settings import training_textures
 from qrsc.learn.trainer.recorded_step import WARM_UP
-from qrsc.learn.trainer.run import SAVE_EVERY, own_device
+from qrsc.learn.trainer.run import own_device
 from qrsc.learn.trainer.step_clock import StepClock
 from qrsc.weights import WeightsError, load_strictly, noted_options, read_notes
 
 HELD_OUT_SEED = 12345  # of the windows that are scored after the training; training seeds are drawn in another way
 HELD_OUT_CALLS = 8
+LEAST_SIDE = 64  # pixels: a part of the loss on features is computed at an eighth of the size
+SAVE_EVERY = 2.0  # minutes
+KERNELS = 3  # that cuDNN tries for a convolution before the first step; all six networks have a thousand of them
 Say = Callable[[str], None]
 Source = Callable[[torch.Generator], WindowSamples]
 
@@ -74,12 +79,18 @@ def train_baselines(
         FileExistsError: the folder holds such weights and `resume` is not set.
         WeightsError: weights that a run goes on from are missing, damaged, or not all of the same step.
     """
+    begun = time.monotonic()
     options = options or BaselineTrainingOptions()
+    if options.features and min(options.size[0], options.crop) < LEAST_SIDE:
+        raise ValueError(
+            f"the loss on features needs crops of at least {LEAST_SIDE} x {LEAST_SIDE}; got {options.crop} x "
+            f"{options.size[0]}. Make --size and --crop larger, or leave the loss out by --no-features."
+        )
     device = own_device()
     features = SharedFeatures().arranged(device) if options.features else no_features
     flow = load_flow(options.flow)
     worlds = WindowWorlds(training_textures(options.textures, device), options.size, flow, scenes=options.scenes)
-    networks = fit_baselines(names, output, worlds, features, options, say=say)
+    networks = fit_baselines(names, output, worlds, features, options, begun=begun, say=say)
     render = replace(worlds, frames=3)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     calls = [render(generator) for _ in range(HELD_OUT_CALLS)]
@@ -95,6 +106,7 @@ def fit_baselines(
     options: BaselineTrainingOptions,
     *,
     mixed: bool | None = None,
+    begun: float | None = None,
     say: Say | None = None,
 ) -> dict[str, Baseline]:
     """Train networks on windows from any source, and save their weights.
@@ -106,10 +118,12 @@ def fit_baselines(
         features: the loss on features that all networks use.
         options: those that describe data are not read.
         mixed: use bfloat16 where it does no harm; if None on a GPU only.
+        begun: when the command began, by `time.monotonic`; None for now.
 
     Returns:
         The networks with the moving average of their weights, by name.
     """
+    begun = time.monotonic() if begun is None else begun
     device = own_device()
     before = _before(names, folder) if options.resume else Before()
     taken = [name for name in names if weights_file(folder, name).exists()]
@@ -125,12 +139,20 @@ def fit_baselines(
         learners.append(Learner(name, network, schedule, clip=options.clip, decay=options.decay, steps=before.steps))
     if device.type == "cuda":
         torch.backends.cudnn.benchmark = True  # one size throughout
+        torch.backends.cudnn.benchmark_limit = KERNELS
         torch.set_float32_matmul_precision("high")
     with WindowPool(
         render, capacity=options.pool, device=device, uses=options.uses, seed=options.seed + before.steps
     ) as pool:
         pool.crop = options.crop
         half = device.type == "cuda" if mixed is None else mixed
+        pool.draw(1)  # the clock starts with the first samples
+        spent = (time.monotonic() - begun) / 60.0
+        say = say or (lambda line: None)
+        say(f"the first samples are there after {60.0 * spent:.0f} s")
+        options = options.shortened(spent)
+        for learner in learners:
+            learner.schedule = options.schedule(learner.network.peak)
         Lockstep(learners, pool, features, options, before, half, say).run(folder)
     for learner in learners:
         load_strictly(learner.network, learner.averaged(), "the exponential moving average")
@@ -175,6 +197,7 @@ class Lockstep:
         self.together = StepsOnOneBatch(learners, features, pool.device, mixed=mixed, recorded=recorded)
         self._clock = StepClock(pool.device, skip=WARM_UP + 2 if recorded else 1)
         self._told: set[str] = set()
+        self._ends: deque[torch.cuda.Event] = deque()
         self._started = time.monotonic()
 
     @property
@@ -183,9 +206,15 @@ class Lockstep:
         return self.before.minutes + (time.monotonic() - self._started) / 60.0
 
     def run(self, folder: Path) -> None:
-        """Train to the end of the run; save every few minutes and at the end."""
+        """Train to the end of the run; save every few minutes, at the end, and when something goes wrong."""
+        try:
+            self._run(folder)
+        finally:
+            self._save(folder)
+        self.say(self._line())
+
+    def _run(self, folder: Path) -> None:
         schedule = self.learners[0].schedule
-        self.pool.draw(1)  # the clock starts with the first samples
         self._started = time.monotonic()
         said, saved = self._started, self.minutes
         while True:
@@ -200,8 +229,6 @@ class Lockstep:
             if minutes - saved >= SAVE_EVERY:
                 saved = minutes
                 self._save(folder)
-        self._save(folder)
-        self.say(self._line())
 
     def _step(self, progress: float) -> None:
         self._clock.start()
@@ -209,8 +236,10 @@ class Lockstep:
         self._clock.lap("samples")
         for learner in self.learners:
             learner.prepare(progress)
-        self.together(samples, self._clock.lap)
+        with self.pool.paused() if self.together.starting else nullcontext():
+            self.together(samples, self._clock.lap)
         self.steps += 1
+        self._wait_for_the_last_but_one()
         told = self._clock.finish()
         if told is not None:
             self.say(told)
@@ -218,6 +247,14 @@ class Lockstep:
             if name not in self._told:
                 self._told.add(name)
                 self.say(f"{name}: {reason}")
+
+    def _wait_for_the_last_but_one(self) -> None:
+        """Stay close to a GPU, which is told of many recorded steps in no time: new samples wait for all of them."""
+        if self.pool.device.type == "cuda":
+            self._ends.append(torch.cuda.Event())  # type: ignore[no-untyped-call]  # torch's stubs
+            self._ends[-1].record(torch.cuda.current_stream(self.pool.device))
+            if len(self._ends) > 2:
+                self._ends.popleft().synchronize()
 
     def _line(self) -> str:
         """Where the training stands, and the mean losses since the last line. The device is waited for here."""

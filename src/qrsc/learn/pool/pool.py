@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from types import TracebackType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -63,6 +64,8 @@ class Pool(Generic[Batch]):
         self._kinds = torch.zeros(capacity, dtype=torch.int64)
         self._changed = threading.Condition()
         self._closing = False
+        self._paused = False
+        self._busy = False
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._written: torch.cuda.Event | None = None
@@ -114,6 +117,25 @@ class Pool(Generic[Batch]):
             self._changed.notify_all()
         return self.augmented(drawn, self._drawing)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Render nothing inside the block, which begins when what is being rendered is done.
+
+        A thread that renders can make the recording of a CUDA graph in another one fail: some kernels are loaded, and
+        some chosen, by waiting for the whole device.
+        """
+        with self._changed:
+            self._paused = True
+            self._changed.wait_for(lambda: not self._busy)
+            if self._written is not None:
+                self._written.synchronize()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._paused = False
+                self._changed.notify_all()
+
     def _of_kind(self, kind: int) -> Tensor:
         """The slots of all samples of a kind, on the CPU."""
         return (self._kinds[: min(self.rendered, self.capacity)] == kind).nonzero()[:, 0]
@@ -134,24 +156,43 @@ class Pool(Generic[Batch]):
                 raise RuntimeError("rendering of training samples failed; the cause is above.") from self._failure
 
     def _render_until_closed(self) -> None:
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # torch's stubs
         try:
+            if self.device.type != "cuda":
+                self._render_what_is_wanted()
+                return
+            stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]  # torch's stubs
             with torch.cuda.stream(stream), unrecorded():
-                while not self._closing:
-                    self._add(self._render(self._rendering))
-                    with self._changed:
-                        self._changed.wait_for(
-                            lambda: (
-                                self._closing
-                                or self.rendered < self.capacity // 4
-                                or self.rendered * self.uses < self.drawn
-                                or len(self._of_kind(0)) == 0
-                            )
-                        )
+                self._render_what_is_wanted()
         except BaseException as error:
             with self._changed:
-                self._failure = error
+                self._failure, self._busy = error, False
                 self._changed.notify_all()
+
+    def _render_what_is_wanted(self) -> None:
+        while self._told_to_render():
+            self._add(self._render(self._rendering))
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+    def _told_to_render(self) -> bool:
+        """Wait until samples are wanted; False when the pool is closed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._closing
+                    or (
+                        not self._paused
+                        and (
+                            self.rendered < max(1, self.capacity // 4)
+                            or self.rendered * self.uses < self.drawn
+                            or len(self._of_kind(0)) == 0
+                        )
+                    )
+                )
+            )
+            self._busy = not self._closing
+            return self._busy
 
     def _add(self, samples: Batch) -> None:
         """Replace the oldest samples by new ones."""

@@ -17,6 +17,24 @@ from qrsc.backend.cuda_graphs import record
 WARM_UP = 3  # calls before the recorded one: libraries choose their kernels, the optimiser makes its moments
 
 
+class GraphMemory:
+    """Working memory that the graphs of steps share which are always called one after the other.
+
+    Args:
+        recorded: there will be graphs, which need a GPU.
+    """
+
+    def __init__(self, *, recorded: bool) -> None:
+        self._recorded = recorded
+        self.pool: Any = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Leave the memory to the graphs that have it, and take other memory for those to come."""
+        if self._recorded:
+            self.pool = torch.cuda.graph_pool_handle()
+
+
 class RecordedStep:
     """A function that is called again and again, recorded as a CUDA graph and replayed.
 
@@ -29,17 +47,17 @@ class RecordedStep:
         function: of no arguments; returns a tensor.
         device: that it works on.
         recorded: record it, which needs a GPU.
-        pool: of memory, from `torch.cuda.graph_pool_handle`, for steps that are always called one after the other.
+        memory: that it shares with other steps.
 
     Attributes:
         fallback: why the function is not recorded although it should be; None if it is, or will be.
     """
 
     def __init__(
-        self, function: Callable[[], Tensor], device: torch.device, *, recorded: bool, pool: Any = None
+        self, function: Callable[[], Tensor], device: torch.device, *, recorded: bool, memory: GraphMemory
     ) -> None:
         self.fallback: str | None = None
-        self._function, self._device, self._recorded, self._pool = function, device, recorded, pool
+        self._function, self._device, self._recorded, self._memory = function, device, recorded, memory
         self._calls = 0
         self._replay: Callable[[], None] | None = None
         self._result: Tensor | None = None
@@ -55,7 +73,8 @@ class RecordedStep:
             try:
                 self._record()
             except RuntimeError as error:  # so are all errors of CUDA
-                self.fallback = f"no CUDA graph: {str(error).strip().splitlines()[0]}"
+                self._memory.renew()  # what a recording that failed had cannot be used again
+                self.fallback = f"no CUDA graph: {_first_line(error)}"
                 return self._function()
         assert self._replay is not None  # by `_record`
         assert self._result is not None
@@ -65,11 +84,11 @@ class RecordedStep:
     def _record(self) -> None:
         anchor = torch.empty((), device=self._device)  # says on which device
         if self._device.type != "cuda":
-            self._replay, result = record(lambda _: self._function(), [anchor], self._pool)
+            self._replay, result = record(lambda _: self._function(), [anchor], self._memory.pool)
         else:
             # A recording that fails may leave its own stream behind as the current one.
             with torch.cuda.stream(torch.cuda.current_stream(self._device)):
-                self._replay, result = record(lambda _: self._function(), [anchor], self._pool)
+                self._replay, result = record(lambda _: self._function(), [anchor], self._memory.pool)
         assert isinstance(result, Tensor)  # as the function gives one
         self._result = result
 
@@ -84,6 +103,12 @@ class RecordedStep:
             result = self._function()
         before.wait_stream(beside)
         return result
+
+
+def _first_line(error: BaseException) -> str:
+    """What went wrong first: the end of a recording that failed is an error, too."""
+    first = error.__context__ or error
+    return (str(first).strip() or type(first).__name__).splitlines()[0]
 
 
 @lru_cache(maxsize=8)
