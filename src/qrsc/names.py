@@ -14,8 +14,8 @@ Instant = Literal["first", "middle", "last"]
 
 # The correction
 MotionName = Literal["linear", "quadratic", "cubic", "path"]
-FusionName = Literal["none", "mean", "coherent", "tiny", "rsa2", "rsa2-lite"]
-FusionNetworkName = Literal["rsa2", "rsa2-lite", "tiny"]
+FusionName = Literal["none", "mean", "coherent", "rsa2", "rsa2-lite"]
+FusionNetworkName = Literal["rsa2", "rsa2-lite"]
 WarpMethod = Literal["invert", "splat", "negate"]
 Interpolation = Literal["bilinear", "bicubic"]
 Border = Literal["fill", "repeat"]

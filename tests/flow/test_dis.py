@@ -154,6 +154,6 @@ def test_unknown_names_list_the_known_ones() -> None:
 
 def test_the_flow_that_is_used_where_none_is_asked_for() -> None:
     # Imported before the test session replaces it in the package by one that returns `dis`.
-    assert DEFAULT_FLOW(torch.device("cpu")) == "raft-rs+dis"
+    assert DEFAULT_FLOW(torch.device("cpu")) == "dis-or-raft-rs"
     assert DEFAULT_FLOW(torch.device("cuda")) == "raft-rs"
-    assert {"raft-rs", "raft-rs+dis"} <= set(FLOWS)
+    assert {"raft-rs", "dis-or-raft-rs"} <= set(FLOWS)

@@ -59,10 +59,11 @@ _ADAPTERS: dict[str, Callable[[str, str | None], FlowEstimator]] = {
 def default_flow(device: torch.device) -> str:
     """The name of the default flow for frames on a device.
 
-    The network is most precise at the full resolution of the frames, which is feasible on a GPU. On a CPU it works at a
-    reduced resolution, and the search refines its result.
+    The network is most precise at the full resolution of the frames, which is feasible on a GPU. On a CPU most pairs of
+    frames need no network: it works, at a reduced resolution and refined by the search, where the search contradicts
+    itself.
     """
-    return "raft-rs+dis" if device.type == "cpu" else "raft-rs"
+    return "dis-or-raft-rs" if device.type == "cpu" else "raft-rs"
 
 
 def load_flow(name: str) -> FlowEstimator:

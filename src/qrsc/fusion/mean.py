@@ -78,15 +78,9 @@ def mean_weights(aligned: AlignedFrames, disagreement: float = DISAGREEMENT) -> 
 
 
 def _coarse_weights(aligned: AlignedFrames) -> Tensor:
-    """As `mean_weights`, computed at the resolution of the correction fields."""
-    rows, columns = aligned.correction_fields.shape[-2:]
-    return gridded_weights(aligned, (rows, columns))
-
-
-def gridded_weights(aligned: AlignedFrames, grid: tuple[int, int]) -> Tensor:
-    """As `mean_weights`, from the pixels at the points of a coarser grid `(h, w)`; validity is of every pixel."""
+    """As `mean_weights`, from the pixels at the grid points of the correction fields; validity is of every pixel."""
     height, width = aligned.frames.shape[-2:]
-    rows, columns = grid
+    rows, columns = aligned.correction_fields.shape[-2:]
     down = (torch.arange(rows, device=aligned.frames.device) * height + height // 2) // rows
     across = (torch.arange(columns, device=aligned.frames.device) * width + width // 2) // columns
     frames, valid, time_distance = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,8 +24,6 @@ from qrsc.fusion.denoise import anchored, calmed
 from qrsc.fusion.finish import finished
 from qrsc.fusion.lite.network import LiteNetwork, LiteOptions
 from qrsc.fusion.rsa2.network import Rsa2Network, Rsa2Options
-from qrsc.fusion.tiny import TinyNetwork, TinyOptions
-from qrsc.names import FusionNetworkName
 from qrsc.warp import INTERPOLATIONS, Interpolation, Warped
 from qrsc.weights import (
     WeightsError,
@@ -39,7 +37,7 @@ from qrsc.weights import (
     shipped_weights,
 )
 
-FusionNetwork = Rsa2Network | LiteNetwork | TinyNetwork
+FusionNetwork = Rsa2Network | LiteNetwork
 
 # Tiles start at multiples of this, so that a pixel has the same position in its attention window in all of them: 8 x 8
 # windows at a sixteenth of the resolution.
@@ -128,7 +126,7 @@ class NetworkFusion:
             if state is not None and not self.compiled:
                 self._quick = in_half_precision(self.network)
                 with torch.inference_mode(False):
-                    arrange(self._quick)
+                    arrange(self._quick, always=True)
             if self._graphs is not None and state != self._state:
                 self._graphs.clear()
             self._state = state
@@ -247,7 +245,7 @@ def trained_interpolation(path: Path) -> Interpolation:
 
 
 def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNetwork:
-    """Build a freshly initialised network: `rsa2`, `rsa2-lite` or `tiny`.
+    """Build a freshly initialised network, `rsa2` or `rsa2-lite`.
 
     Args:
         options: of the network, by name; tuples may be lists, as in JSON.
@@ -259,11 +257,7 @@ def build_network(kind: str, options: dict[str, Any] | None = None) -> FusionNet
         return Rsa2Network(Rsa2Options(**described))
     if kind == "rsa2-lite":
         return LiteNetwork(LiteOptions(**described))
-    if kind == "tiny":
-        return TinyNetwork(TinyOptions(**described))
-    raise ValueError(
-        f"unknown fusion network {shortened(kind)}; choose one of {', '.join(get_args(FusionNetworkName))}."
-    )
+    raise ValueError(f"unknown fusion network {shortened(kind)}; choose one of rsa2, rsa2-lite.")
 
 
 def _known_interpolation(noted: str | None, origin: str) -> Interpolation:
@@ -278,11 +272,15 @@ def _known_interpolation(noted: str | None, origin: str) -> Interpolation:
     return "bilinear"
 
 
-def arrange(network: nn.Module) -> None:
-    """Store the weights of a network on a GPU channels last, the layout that its convolutions prefer."""
+def arrange(network: nn.Module, *, always: bool = False) -> None:
+    """Store the weights of a network channels last, the layout that convolutions in half precision prefer.
+
+    Args:
+        always: on a processor as well; there convolutions in float32 are slower for it.
+    """
     # Not `network.to(memory_format=...)`, which fails with both 2-D and 3-D convolutions in one network.
     orders = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if next(network.parameters()).is_cuda:
+    if always or next(network.parameters()).is_cuda:
         for weights in network.parameters():
             if weights.ndim in orders:
                 weights.data = weights.data.contiguous(memory_format=orders[weights.ndim])

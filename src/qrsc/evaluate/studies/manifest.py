@@ -18,7 +18,6 @@ from qrsc.evaluate.studies.entries import DataEntry, Manifest, Variant
 from qrsc.fusion import FUSIONS
 from qrsc.fusion.lite.network import LiteOptions
 from qrsc.fusion.rsa2.network import Rsa2Options
-from qrsc.fusion.tiny import TinyOptions
 from qrsc.learn.fusion.alignment import ALIGNMENT_MOTIONS
 from qrsc.learn.fusion.fusion_training import WEIGHTS
 from qrsc.names import FusionNetworkName as Kind
@@ -29,7 +28,7 @@ from qrsc.timing import Readout, parse_scan
 from qrsc.weights import shipped_weights
 
 SUFFIX = ".safetensors"
-_OPTIONS: dict[Kind, type] = {"rsa2": Rsa2Options, "rsa2-lite": LiteOptions, "tiny": TinyOptions}
+_OPTIONS: dict[Kind, type] = {"rsa2": Rsa2Options, "rsa2-lite": LiteOptions}
 # Names become parts of file names and of methods' names.
 _NAME = re.compile(r"[\w .+-]+")
 

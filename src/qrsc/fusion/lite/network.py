@@ -209,14 +209,16 @@ def filter_pictures(pictures: Tensor, found: Tensor, side: int) -> Tensor:
 def plainly_filtered(pictures: Tensor, found: Tensor, side: int) -> Tensor:
     """The slow twin of `filter_pictures`."""
     height, width = pictures.shape[-2:]
-    kernels = F.pixel_shuffle(found[:, : side**2 * STRIDE**2].float(), STRIDE)  # [N, K K, H, W]
+    kernels = found[:, : side**2 * STRIDE**2].float().contiguous().reshape(-1, side**2, STRIDE**2, *found.shape[-2:])
+    level = kernels.mean(1)
     reach = side // 2
     padded = F.pad(pictures, (reach, reach, reach, reach), mode="replicate")
-    kernels = (kernels - kernels.mean(1, keepdim=True)).to(pictures.dtype)
-    total = pictures
+    total = pictures.clone()
     for tap in range(side * side):
+        # Tap by tap: the kernels of all pixels at once do not fit into the caches of a processor.
+        weight = F.pixel_shuffle(kernels[:, tap] - level, STRIDE).to(pictures.dtype)
         row, column = divmod(tap, side)
-        total = total + kernels[:, tap : tap + 1] * padded[..., row : row + height, column : column + width]
+        total.addcmul_(weight, padded[..., row : row + height, column : column + width])
     return total
 
 
