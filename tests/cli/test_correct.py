@@ -245,7 +245,7 @@ def test_choices_are_those_of_the_library() -> None:
         ("--gamma 0.5 --flow raft9", "unknown flow 'raft9'; choose one of dis"),
         (
             "--gamma 0.5 --fusion median",
-            "unknown fusion 'median'; choose one of none, mean, coherent, tiny, rsa2, rsa2-lite, or a file",
+            "unknown fusion 'median'; choose one of none, mean, coherent, rsa2, rsa2-lite, or a file",
         ),
         ("--gamma 0.5 --fusion absent.safetensors", "there is no weights file absent.safetensors"),
     ],
