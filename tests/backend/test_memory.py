@@ -9,29 +9,41 @@ import numpy as np
 import pytest
 import torch
 
-from qrsc.backend.memory import is_out_of_memory, keep_freed_memory
+from qrsc.backend.memory import is_out_of_memory
 
 # In a separate process, since the setting is per process: page faults of writing to three blocks that are freed and
-# allocated again 20 times. Each block is smaller than those for which numpy requests huge pages.
+# allocated again 20 times.
 FAULTS = """
-import resource, sys
-import numpy as np
-from qrsc.backend.memory import keep_freed_memory
+import ctypes, resource, sys
+from contextlib import nullcontext
+from qrsc.backend.memory import freed_memory_kept
 
-def written():
-    return [np.ones(400_000) for _ in range(3)]
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+size = int(sys.argv[2])
+
+def write():
+    blocks = [libc.malloc(size) for _ in range(3)]
+    for block in blocks:
+        ctypes.memset(block, 1, size)
+    for block in blocks:
+        libc.free(block)
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-if sys.argv[1] == "kept":
-    assert keep_freed_memory((480, 640))
-for _ in range(3):
-    written()
-before = faults()
-for _ in range(20):
-    written()
-print(faults() - before)
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+start = resident()
+with freed_memory_kept() if sys.argv[1] == "kept" else nullcontext():
+    with freed_memory_kept() if sys.argv[1] == "kept" else nullcontext():
+        write()
+    before = faults()
+    for _ in range(20):
+        write()
+    after = faults()
+print(after - before, resident() - start)
 """
 
 
@@ -51,19 +63,16 @@ def test_out_of_memory_is_recognised() -> None:
     assert is_out_of_memory(refused.value)
 
 
-def test_large_frames_are_left_alone() -> None:
-    assert not keep_freed_memory((1080, 1920))
-
-
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
-def test_pages_are_not_cleared_again_and_again() -> None:
-    def faults(how: str) -> int:
-        run = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
-        return int(run.stdout)
+@pytest.mark.parametrize("size", [3_200_000, 50_000_000])
+def test_pages_are_not_cleared_again_and_again_and_are_given_back_at_the_end(size: int) -> None:
+    def measured(how: str) -> list[int]:
+        run = subprocess.run([sys.executable, "-c", FAULTS, how, str(size)], capture_output=True, text=True, check=True)
+        return [int(number) for number in run.stdout.split()]
 
-    # 2,344 pages of 4 kB in three blocks; with huge pages there are fewer in any case.
-    kept, given_back = faults("kept"), faults("given back")
+    (kept, left), (given_back, _) = measured("kept"), measured("given back")
     assert kept < 100
+    assert left < size
     if given_back < 20 * 100:
         pytest.skip("this system gives no small pages, or does not take them back")
     assert kept < 0.1 * given_back

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from qrsc.backend.memory import keep_freed_memory
+from qrsc.backend.memory import freed_memory_kept
 from qrsc.backend.threads import at_most_threads
 from qrsc.calibrate.cell_motions import ClipMotions, MotionReader
 from qrsc.calibrate.estimate import Calibration, estimate_readout
@@ -56,10 +56,9 @@ def calibrate_clip(
     found: list[Calibration] = []
     pieces: list[ClipMotions] = []
     agreement: float | None = None
-    keep_freed_memory(clip.size)
     # Pairs are processed in parallel already, so more threads within each only wait for each other: with two threads,
     # one DIS flow takes 14.5 ms of processor time in place of 10.5 ms.
-    with at_most_threads(1):
+    with at_most_threads(1), freed_memory_kept():
         for first in first_frames:
             motions = _motions(clip, first, most, advance)
             pieces.append(motions)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from qrsc.backend.memory import keep_freed_memory
+from qrsc.backend.memory import freed_memory_kept
 from qrsc.backend.progress import CancelToken, ProgressCallback, Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.flow import FlowEstimator
@@ -213,7 +213,7 @@ def _correct_clip(
                 end=job.end,
             )
         )
-        keep_freed_memory(source.size)
+        stack.enter_context(freed_memory_kept())
         edges = options.edges(source.size)
         note_losses(job, source, edges.size)
         announcement = Announcement(job, edges, options.preset, denoise=options.denoise)

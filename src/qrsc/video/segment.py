@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from qrsc.backend.memory import keep_freed_memory
+from qrsc.backend.memory import freed_memory_kept
 from qrsc.backend.progress import Stage
 from qrsc.backend.threads import at_most_threads
 from qrsc.files.documents import read_json
@@ -207,7 +207,7 @@ def correct_segment(
         if threads is not None:
             stack.enter_context(at_most_threads(threads))
         source = stack.enter_context(_opened_range(job.source, job.info, part, job.device, corrector.seconds))
-        keep_freed_memory(source.size)
+        stack.enter_context(freed_memory_kept())
         edges = options.edges(source.size)
         unfinished = stack.enter_context(atomic_file(path))
         writer = stack.enter_context(open_segment(unfinished, job.encoding, edges.size, job.info))
