@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from qrsc.fusion import load_fusion
+from qrsc.fusion.blocks import Pictures, over_frames, shuffled, unshuffled
 from qrsc.fusion.denoise import anchored, calmed
 from qrsc.fusion.finish import finished
-from qrsc.fusion.lite.network import LiteNetwork, LiteOptions, filter_pictures
+from qrsc.fusion.lite.network import Blocks, LiteNetwork, LiteOptions, filter_pictures
 from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, plain_mean, weighted_mean
 from qrsc.fusion.networks import NetworkFusion, build_network
 from qrsc.image.blur import fine_detail
@@ -116,6 +118,47 @@ def test_kernels_keep_plain_colours_and_can_shift() -> None:
     shift[:, 4], shift[:, 5] = -1.0, 1.0  # the pixel to the right in place of this one
     found = filter_pictures(picture, F.pixel_unshuffle(shift, 4), 3)
     torch.testing.assert_close(found[..., :-1], picture[..., 1:])
+
+
+def test_rearranging_pixels_equals_pytorch() -> None:
+    cells, pixels = torch.rand(2, 12, 3, 5), torch.rand(2, 3, 6, 10)
+    assert torch.equal(shuffled(cells, 2), F.pixel_shuffle(cells, 2))
+    assert torch.equal(unshuffled(pixels, 2), F.pixel_unshuffle(pixels, 2))
+    torch.testing.assert_close(over_frames(pixels), pixels.mean(1))
+
+
+def test_entering_by_cells_equals_a_convolution_of_unshuffled_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, aligned = LiteNetwork(TINY), aligned_frames(3, (32, 48))
+    randomise(network)
+    entered: list[Tensor] = []
+    forward = Blocks.forward
+
+    def spy(blocks: Blocks, features: Tensor, centre: int, count: int) -> Tensor:
+        entered.append(features)
+        return forward(blocks, features, centre, count)
+
+    monkeypatch.setattr(Blocks, "forward", spy)
+    with torch.no_grad():
+        network(aligned)
+        frames, mean = aligned.frames, network.input_mean(aligned)
+        prior = Pictures(frames, aligned.valid.float(), aligned.time_distance, aligned.centre).prior()
+        unlike = 4.0 * (frames - frames[:, aligned.centre, None])
+        detailed = torch.cat([frames - mean, unlike, aligned.valid.float()], 2).flatten(0, 1)
+        smooth = [0.05 * aligned.correction_fields, aligned.time_distance, prior.clamp_min(-24.0) / 12.0]
+        by_cell = F.avg_pool2d(torch.cat(smooth, 2).flatten(0, 1), 4)
+        expected = network.enter(torch.cat([F.pixel_unshuffle(detailed, 4), by_cell], 1))
+    torch.testing.assert_close(entered[0], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_look_around_equals_a_convolution_of_all_three() -> None:
+    blocks = Blocks(4, 0)
+    randomise(blocks)
+    features = torch.rand(6, 4, 3, 5)  # of two clips of three frames
+    each = features.reshape(2, 3, 4, 3, 5)
+    all_three = torch.cat([each, each.mean(1, keepdim=True).expand_as(each), each[:, 1:2].expand_as(each)], 2)
+    with torch.no_grad():
+        expected = features + blocks.look(all_three.flatten(0, 1))
+        torch.testing.assert_close(blocks(features, 1, 3), expected)
 
 
 def test_tiles_have_no_seams() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from qrsc.backend.convolutions import convolved, rectified
 from qrsc.backend.kernels import by_kernel
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.blocks import FIELD_SCALE, INVALID, Pictures, start_at_zero
+from qrsc.fusion.blocks import FIELD_SCALE, INVALID, Pictures, over_frames, shuffled, start_at_zero
 from qrsc.fusion.denoise import restored, visible_detail
 from qrsc.fusion.lite.polish import UNLIKE_SCALE, Polish
 from qrsc.fusion.mean import CALM_DISAGREEMENT, DISAGREEMENT
@@ -103,7 +103,7 @@ class LiteNetwork(nn.Module):
         valid = aligned.valid.to(frames)
         pictures = Pictures(frames, valid, aligned.time_distance, aligned.centre, disagreement)
         prior = pictures.prior().clamp_min(LEAST_PRIOR)  # [B, T, 1, H, W]
-        features = self._features(self._inputs(aligned, pictures, prior, mean), aligned.centre, frames.shape[1])
+        features = self._features(self._entered(aligned, pictures, prior, mean), aligned.centre, frames.shape[1])
         features = rectified(features, self.finish)
         found = self.head(features)
         scores, gates = self._read(found)
@@ -120,7 +120,7 @@ class LiteNetwork(nn.Module):
         if not self.options.polish:
             return fused
         each = features.reshape(*frames.shape[:2], *features.shape[1:])
-        around = torch.cat([each.mean(1), each[:, aligned.centre]], 1)
+        around = torch.cat([over_frames(each), each[:, aligned.centre]], 1)
         polished: Tensor = self.polish(fused, aligned, filtered, weight, mean[:, 0], around)
         return polished
 
@@ -128,20 +128,25 @@ class LiteNetwork(nn.Module):
         """The mean of each colour over frames and pixels, which is subtracted from the input."""
         return aligned.frames.mean((1, 3, 4), keepdim=True)
 
-    def _inputs(self, aligned: AlignedFrames, pictures: Pictures, prior: Tensor, mean: Tensor) -> Tensor:
-        """`[B T, C, H / 4, W / 4]`: detailed inputs with all pixels as channels, smooth ones as block means."""
+    def _entered(self, aligned: AlignedFrames, pictures: Pictures, prior: Tensor, mean: Tensor) -> Tensor:
+        """`enter`, `[B T, fine, H / 4, W / 4]`: detailed inputs with all their pixels, smooth ones as block means."""
         frames = aligned.frames
         unlike = UNLIKE_SCALE * (frames - frames[:, aligned.centre, None])
         parts = [frames - mean, unlike, pictures.valid]
         if self.options.calm:
             parts.append(visible_detail(aligned))
-        detailed = torch.cat(parts, 2).flatten(0, 1)
+        weight = self.enter.weight
+        detailed = torch.cat([part.to(weight.dtype) for part in parts], 2).flatten(0, 1)
         smooth = torch.cat([FIELD_SCALE * aligned.correction_fields, aligned.time_distance, prior / INVALID], 2)
-        return torch.cat([F.pixel_unshuffle(detailed, STRIDE), F.avg_pool2d(smooth.flatten(0, 1), STRIDE)], 1)
+        smooth = F.avg_pool2d(smooth.flatten(0, 1), STRIDE).to(weight.dtype)
+        # The pixels of a cell are channels of the weights, in the order of `pixel_unshuffle`, or a kernel of its side.
+        pixels = detailed.shape[1] * STRIDE**2
+        kernels = weight[:, :pixels].reshape(-1, detailed.shape[1], STRIDE, STRIDE)
+        return F.conv2d(detailed, kernels, self.enter.bias, STRIDE) + F.conv2d(smooth, weight[:, pixels:])
 
-    def _features(self, inputs: Tensor, centre: int, count: int) -> Tensor:
-        """`[B T, C, H / 4, W / 4]`."""
-        fine = self.down_fine(self.enter(inputs), centre, count)
+    def _features(self, fine: Tensor, centre: int, count: int) -> Tensor:
+        """`[B T, fine, H / 4, W / 4]` to the same shape."""
+        fine = self.down_fine(fine, centre, count)
         middle = self.down_middle(self.to_middle(fine), centre, count)
         coarse = self.bottom(self.to_coarse(middle), centre, count)
         middle = self.up_middle(middle + _doubled(self.from_coarse(coarse)), centre, count)
@@ -155,7 +160,7 @@ class LiteNetwork(nn.Module):
         smooth = smooth.float()
         if self.options.calm:
             smooth = F.interpolate(smooth, scale_factor=float(STRIDE), mode="bilinear", align_corners=False)
-        return F.pixel_shuffle(scores.float(), STRIDE), smooth
+        return shuffled(scores.float(), STRIDE), smooth
 
 
 class Blocks(nn.Module):
@@ -177,8 +182,11 @@ class Blocks(nn.Module):
     def forward(self, features: Tensor, centre: int, count: int) -> Tensor:
         """Features `[B T, C, h, w]`, with T = `count`, to the same shape."""
         each = features.reshape(-1, count, *features.shape[1:])
-        others = torch.cat([each.mean(1, keepdim=True), each[:, centre : centre + 1]], 2).expand(-1, count, -1, -1, -1)
-        features = features + self.look(torch.cat([each, others], 2).flatten(0, 1))
+        # `look` at each frame with the two: they are the same for all frames, and so is what follows from them.
+        mine, theirs = self.look.weight.tensor_split((features.shape[1],), 1)
+        around_all = F.conv2d(torch.cat([over_frames(each), each[:, centre]], 1), theirs, self.look.bias)
+        looked = F.conv2d(features, mine).reshape(each.shape) + around_all[:, None]
+        features = features + looked.flatten(0, 1)
         for around, widen, narrow in zip(self.around, self.widen, self.narrow, strict=True):
             features = convolved(rectified(around(features), widen), narrow, features)
         return features
@@ -209,14 +217,14 @@ def filter_pictures(pictures: Tensor, found: Tensor, side: int) -> Tensor:
 def plainly_filtered(pictures: Tensor, found: Tensor, side: int) -> Tensor:
     """The slow twin of `filter_pictures`."""
     height, width = pictures.shape[-2:]
-    kernels = found[:, : side**2 * STRIDE**2].float().contiguous().reshape(-1, side**2, STRIDE**2, *found.shape[-2:])
+    kernels = found[:, : side**2 * STRIDE**2].contiguous().float().reshape(-1, side**2, STRIDE**2, *found.shape[-2:])
     level = kernels.mean(1)
     reach = side // 2
     padded = F.pad(pictures, (reach, reach, reach, reach), mode="replicate")
     total = pictures.clone()
     for tap in range(side * side):
         # Tap by tap: the kernels of all pixels at once do not fit into the caches of a processor.
-        weight = F.pixel_shuffle(kernels[:, tap] - level, STRIDE).to(pictures.dtype)
+        weight = shuffled(kernels[:, tap] - level, STRIDE).to(pictures.dtype)
         row, column = divmod(tap, side)
         total.addcmul_(weight, padded[..., row : row + height, column : column + width])
     return total

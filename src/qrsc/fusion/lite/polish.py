@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from qrsc.backend.convolutions import convolved, rectified
 from qrsc.fusion.aligned import AlignedFrames
-from qrsc.fusion.blocks import start_at_zero
+from qrsc.fusion.blocks import shuffled, start_at_zero, unshuffled
 from qrsc.fusion.denoise import visible_detail
 
 STRIDE = 2  # of the convolutions, in pixels of the frame
@@ -63,12 +63,12 @@ class Polish(nn.Module):
             mean: `[B, 3, 1, 1]`, subtracted from the input.
             around: `[B, around, H / 4, W / 4]`, context features.
         """
-        seen = F.pixel_unshuffle(self._seen(fused, aligned, frames, weight, mean), STRIDE)
-        near = F.pixel_shuffle(self.around(around), AROUND)
-        features = rectified(torch.cat([seen.to(near.dtype), near], 1), self.enter)
+        near = shuffled(self.around(around), AROUND)
+        seen = unshuffled(self._seen(fused, aligned, frames, weight, mean).to(near.dtype), STRIDE)
+        features = rectified(torch.cat([seen, near], 1), self.enter)
         for first, second in zip(self.first, self.second, strict=True):
             features = convolved(rectified(features, first), second, features)
-        missing = F.pixel_shuffle(self.leave(features), STRIDE).to(fused.dtype)
+        missing = shuffled(self.leave(features), STRIDE).to(fused.dtype)
         most = LARGEST * torch.maximum(_range(fused), _range(frames[:, aligned.centre]))
         return fused + torch.minimum(torch.maximum(missing, -most), most)
 
