@@ -67,6 +67,10 @@ def correct(
     compare: Annotated[
         Path | None, typer.Option(metavar="FILE", show_default=False, help="Also write before and after side by side.")
     ] = None,
+    preview: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", show_default=False, help="First write two seconds, quickly, before and after."),
+    ] = None,
     overwrite: clip.Overwrite = False,
     verify: clip.Verify = None,
     progressive: clip.Progressive = False,

@@ -198,7 +198,7 @@ def prepare_clip(
     """
     source, output = Path(source), Path(output)
     compare = None if compare is None else Path(compare)
-    require_output(source, output, compare=compare, overwrite=overwrite)
+    require_output(source, output, beside={"--compare": compare}, overwrite=overwrite)
     chosen_device = choose_device(device)
     tally = Tally(on_note, on_frame)
     info = clip_info(source, progressive=progressive)

@@ -50,9 +50,9 @@ class Comparison:
 
 @contextmanager
 def open_comparison(
-    path: Path, source: Source, size: tuple[int, int], *, fps: float | None, overwrite: bool
+    path: Path, source: Source, size: tuple[int, int], *, fps: float | None, quick: bool, overwrite: bool
 ) -> Iterator[Comparison]:
-    """Open a comparison of pictures of a size `(H, W)`; it has no sound."""
+    """Open a comparison of pictures of a size `(H, W)`; it has no sound. `quick` is of the encoder."""
     info = source.info
     upright = info is None or degrees(info.matrix) in (0, 180)
     with open_target(
@@ -60,7 +60,7 @@ def open_comparison(
         replace(source, copied=[]) if isinstance(source, VideoSource) else source,
         size=(size[0], 2 * size[1]) if upright else (2 * size[0], size[1]),
         seconds=Seconds(),
-        encoding=choose_encoding(path, info),
+        encoding=choose_encoding(path, info, quick=quick),
         fps=fps,
         overwrite=overwrite,
     ) as target:

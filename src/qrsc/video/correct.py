@@ -22,6 +22,7 @@ from qrsc.video.correction_options import CorrectionOptions
 from qrsc.video.pass_through import can_pass_through, pass_through
 from qrsc.video.picture import picture_of
 from qrsc.video.planning import plan_clip
+from qrsc.video.preview import require_preview, write_preview
 from qrsc.video.result import VideoResult
 from qrsc.video.result_check import CheckedResult
 from qrsc.video.source import Source, SourceFrame, clip_size, open_source
@@ -61,6 +62,7 @@ def correct_video(
     pixel_format: str | None = None,
     encoder_preset: str | None = None,
     compare: str | Path | None = None,
+    preview: str | Path | None = None,
     overwrite: bool = False,
     verify: bool | None = None,
     progressive: bool = False,
@@ -97,6 +99,8 @@ def correct_video(
         device: `auto` takes a GPU where there is one.
         codec, crf, pixel_format, encoder_preset: of the output; those of the input if not given.
         compare: another video to write, with before and after side by side.
+        preview: another video, written first: two seconds from the middle, corrected at low cost, before and after side
+            by side.
         overwrite: replace files that exist.
         verify: read a video again before it gets its name, and compare frames, timestamps and the packets of other
             tracks with the input. None does as much as 5 % of the time allows, False nothing.
@@ -146,6 +150,11 @@ def correct_video(
         progressive=progressive,
         always=always,
     )
+    if preview is not None:
+        if dry_run:
+            raise ValueError("a dry run writes nothing, and a preview is a file: choose one of the two.")
+        beside = None if compare is None else Path(compare)
+        require_preview(Path(preview), Path(source), Path(output), beside, overwrite=overwrite)
     job = options.job(
         source,
         output,
@@ -158,6 +167,8 @@ def correct_video(
         on_note=on_note,
         on_frame=on_frame,
     )
+    if preview is not None:
+        write_preview(job, options, Path(preview), correct_job)
     return planned(job, options) if dry_run else correct_job(job, options)
 
 
@@ -231,7 +242,9 @@ def _correct_clip(
             )
         )
         if job.compare is not None:
-            beside = open_comparison(job.compare, source, edges.size, fps=job.fps, overwrite=job.overwrite)
+            beside = open_comparison(
+                job.compare, source, edges.size, fps=job.fps, quick=job.asked.quick, overwrite=job.overwrite
+            )
             target = BothTargets(stack.enter_context(beside), target)
         stage = Stage("correcting", source.frames, job.progress, job.cancel)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -169,9 +169,16 @@ def open_video(
             verifier.check(work, output, writer.record, encoding.container)
 
 
-def require_output(source: Path, output: Path, *, compare: Path | None = None, overwrite: bool) -> None:
-    """Refuse outputs that would destroy something (see `require_writable`), or that are no clip by their names."""
-    require_writable({"the output": output, "--compare": compare}, inputs=[source], overwrite=overwrite)
+def require_output(source: Path, output: Path, *, beside: Mapping[str, Path | None], overwrite: bool) -> None:
+    """Refuse outputs that would destroy something (see `require_writable`), or that are no clip by their names.
+
+    Args:
+        source: the clip.
+        output: what is written.
+        beside: further videos, by the name of their option; None if not asked for.
+        overwrite: existing files may be replaced.
+    """
+    require_writable({"the output": output, **beside}, inputs=[source], overwrite=overwrite)
     if is_video_name(output):
         if output.is_dir():
             raise IsADirectoryError(f"{output} is a folder; the name of a video file was expected.")
@@ -180,5 +187,6 @@ def require_output(source: Path, output: Path, *, compare: Path | None = None, o
             f"{output.name} is neither a folder nor the name of a video that can be written; "
             "let it end in .mp4, .mov, .mkv, .webm, .avi or .ts, or in no dot for a folder of PNG files."
         )
-    if compare is not None and not is_video_name(compare):
-        raise ValueError(f"--compare writes a video; let {compare.name} end in .mp4 or the like.")
+    for option, path in beside.items():
+        if path is not None and not is_video_name(path):
+            raise ValueError(f"{option} writes a video; let {path.name} end in .mp4 or the like.")

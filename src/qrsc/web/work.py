@@ -32,14 +32,12 @@ from qrsc.pipeline import Corrected
 from qrsc.video.correct import correct_job, correct_video
 from qrsc.video.correction_options import CorrectionOptions
 from qrsc.video.expected_time import estimated_seconds
+from qrsc.video.preview import PREVIEW_SCALE
 from qrsc.video.result import VideoResult
 from qrsc.video.slowmo import slowmo_video
 from qrsc.web.readout_ahead import ReadoutAhead, same_picture
 from qrsc.web.settings import PREVIEW_SECONDS, Settings, compare_name, output_name
 
-# Of the flow of a preview, which saves a third of its processor time. Points that are followed through 60 frames of a
-# street then bend by 0.335 px from frame to frame, with flow at full size by 0.334 px.
-PREVIEW_SCALE = 0.5
 STILLS = 11  # gammas, from 0 to 1
 LONGEST_PICTURE = 1280  # pixels of a side of the first frame
 THUMBNAIL = 320
