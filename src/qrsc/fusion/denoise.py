@@ -28,6 +28,7 @@ from qrsc.fusion.aligned import AlignedFrames
 from qrsc.fusion.mean import CALM_DISAGREEMENT, mean_weights, weighted_mean
 from qrsc.image.blur import binomial_blur
 from qrsc.image.colour import from_ycbcr, luma, to_ycbcr
+from qrsc.image.pooling import block_means
 
 # Detail of up to about 1.5 pixels, and of about 3. A third band gains nothing on real frames.
 BANDS = 2
@@ -191,4 +192,4 @@ def _bands(values: Tensor) -> Iterator[Tensor]:
 def _by_cell(values: Tensor) -> Tensor:
     """Average over cells and blur slightly; the cells of a mirrored image are mirrored."""
     rows, columns = (-(-side // CELL) for side in values.shape[-2:])
-    return binomial_blur(F.adaptive_avg_pool2d(values, (rows, columns)))
+    return binomial_blur(block_means(values, (rows, columns)))

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.backend.kernels import by_kernel
+from qrsc.image.pooling import block_means
 
 PRIOR = 0.02  # weight of the neighbourhood, beside a pixel's own weight of up to 1
 
@@ -64,6 +65,5 @@ def _coarsest(total: Tensor, share: Tensor, values: Tensor) -> Tensor:
 
 
 def _halved(values: Tensor) -> Tensor:
-    # Adaptive pooling divides an odd size symmetrically: a mirrored image is filled as the mirror image.
     height, width = values.shape[-2:]
-    return F.adaptive_avg_pool2d(values, ((height + 1) // 2, (width + 1) // 2))
+    return block_means(values, ((height + 1) // 2, (width + 1) // 2))

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qrsc.backend import opencv
+from qrsc.image.pooling import antialiased, block_means
 from qrsc.image.sampling import enlarged
 
 
@@ -28,7 +29,7 @@ def resized_picture(image: Tensor, size: tuple[int, ...]) -> Tensor:
     height, width = size
     if height >= image.shape[-2] and width >= image.shape[-1]:
         return enlarged(image, (height, width))
-    return F.interpolate(image, size=(height, width), mode="bilinear", align_corners=False, antialias=True)
+    return antialiased(image, (height, width))
 
 
 def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -41,7 +42,7 @@ def resized_field(field: Tensor, size: tuple[int, ...]) -> Tensor:
         plain = opencv.supports(field)
         resized = opencv.block_means(field, (size[0], size[1])) if plain else F.avg_pool2d(field, (down, across))
     elif down and across:
-        resized = F.adaptive_avg_pool2d(field, (size[0], size[1]))
+        resized = block_means(field, (size[0], size[1]))
     else:
         resized = resized_picture(field, size)
     return in_pixels_of(resized, field.shape[-2:], size)

@@ -91,6 +91,8 @@ def read_inside(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolatio
     """Sample `[..., C, H, W]` at coordinates `[..., h, w]` inside it: `[..., C, h, w]`."""
     if opencv.supports_remap(image, x, y, interpolation=interpolation):
         return opencv.remap(image, x, y, interpolation)
+    if image.device.type == "mps" and interpolation == "bicubic":
+        return _by_taps(image, x, y)
     # Padded with its edge pixels, the image contains every tap: the zero padding of `grid_sample` is never read.
     pad = 1 if interpolation == "bilinear" else 2
     height, width = image.shape[-2:]
@@ -100,6 +102,29 @@ def read_inside(image: Tensor, x: Tensor, y: Tensor, interpolation: Interpolatio
     grid = torch.stack([grid_x, grid_y], dim=-1).reshape(-1, *x.shape[-2:], 2)
     sampled = F.grid_sample(flat, grid, mode=interpolation, padding_mode="zeros", align_corners=False)
     return sampled.reshape(*image.shape[:-2], *x.shape[-2:])
+
+
+def _by_taps(image: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Bicubic `read_inside`, tap by tap: MPS has no such sampling in every version of PyTorch that is supported."""
+    height, width = image.shape[-2:]
+    flat = image.reshape(-1, image.shape[-3], height * width)
+    left, top = x.floor(), y.floor()
+    across, down = (_cubic(part - first).reshape(4, -1, 1, *x.shape[-2:]) for part, first in ((x, left), (y, top)))
+    total = torch.zeros((), dtype=image.dtype, device=image.device)
+    for row in range(4):
+        line = (top + (row - 1)).clamp(0, height - 1) * width
+        for column in range(4):
+            place = (line + (left + (column - 1)).clamp(0, width - 1)).long().reshape(-1, 1, x.shape[-2] * x.shape[-1])
+            tap = torch.gather(flat, 2, place.expand(-1, flat.shape[1], -1))
+            total = total + down[row] * across[column] * tap.reshape(*flat.shape[:2], *x.shape[-2:])
+    return total.reshape(*image.shape[:-2], *x.shape[-2:])
+
+
+def _cubic(part: Tensor) -> Tensor:
+    """Keys' weights, a = -0.75, of the four pixels around a point that is so far beyond the second: `[4, ...]`."""
+    outer = [(-0.75 * d**3 + 3.75 * d**2 - 6.0 * d + 3.0) for d in (1.0 + part, 2.0 - part)]
+    inner = [(1.25 * d**3 - 2.25 * d**2 + 1.0) for d in (part, 1.0 - part)]
+    return torch.stack([outer[0], inner[0], inner[1], outer[1]])
 
 
 def check_field(field: Tensor, name: str) -> None:

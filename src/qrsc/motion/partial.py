@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc.image.pooling import block_means
 from qrsc.motion.trajectory import Trajectory, correction_field
 from qrsc.timing import Readout
 
@@ -61,7 +62,7 @@ def fade_unsure(correction: Tensor, trajectory: Trajectory, *, aligned: bool) ->
     """
     height, width = correction.shape[-2:]
     region = max(1, min(height, width) // REGION)
-    regions = F.adaptive_avg_pool2d(trajectory.confidence, (-(-height // region), -(-width // region)))
+    regions = block_means(trajectory.confidence, (-(-height // region), -(-width // region)))
     around = F.interpolate(regions, size=(height, width), mode="bilinear", align_corners=False)
     applied = ((around - NOT_APPLIED) / (APPLIED - NOT_APPLIED)).clamp(0.0, 1.0)
     if aligned:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from qrsc.image.pooling import block_means
 from qrsc.warp import backward_warp
 
 # Blocks of a repeated frame differ by coding noise alone: by at most this mean absolute difference, in [0, 1].
@@ -33,7 +33,7 @@ def repeats(previous: Tensor, frame: Tensor) -> bool:
         return False
     difference = (frame[:, 1:2] - previous[:, 1:2]).abs()  # green carries most of the detail
     height, width = difference.shape[-2:]
-    blocks = F.adaptive_avg_pool2d(difference, (max(1, height // BLOCK), max(1, width // BLOCK)))
+    blocks = block_means(difference, (max(1, height // BLOCK), max(1, width // BLOCK)))
     return bool(blocks.max() <= REPEAT_DIFFERENCE)
 
 
@@ -53,7 +53,7 @@ def scene_changes(previous: Tensor, frame: Tensor, flow: Tensor, confidence: Ten
         return False
     size = (first.shape[-2], first.shape[-1])
     scale = torch.tensor([size[1] / flow.shape[-1], size[0] / flow.shape[-2]]).to(flow)
-    small = F.adaptive_avg_pool2d(torch.nan_to_num(flow), size) * scale.reshape(1, 2, 1, 1)
+    small = block_means(torch.nan_to_num(flow), size) * scale.reshape(1, 2, 1, 1)
     followed = backward_warp(second, small).image
     return float((followed - first).abs().mean()) > CUT_UNEXPLAINED * difference
 
@@ -61,4 +61,4 @@ def scene_changes(previous: Tensor, frame: Tensor, flow: Tensor, confidence: Ten
 def _thumbnail(frame: Tensor) -> Tensor:
     height, width = frame.shape[-2:]
     shrink = max(1.0, max(height, width) / THUMBNAIL)
-    return F.adaptive_avg_pool2d(frame, (max(1, round(height / shrink)), max(1, round(width / shrink))))
+    return block_means(frame, (max(1, round(height / shrink)), max(1, round(width / shrink))))

@@ -89,7 +89,10 @@ def fixed_point_inverse(field: Tensor, steps: int = 8) -> tuple[Tensor, Tensor]:
         raise ValueError(f"steps must be at least 1, got {steps!r}.")
     height, width = field.shape[-2:]
     flat = field.reshape(-1, 2, height, width)
+    if field.device.type == "mps":
+        flat = flat.cpu()  # where 64-bit integers can be reduced by index
     inverse, residual = (iterate_on_cpu if opencv.supports_remap(flat) else _iterate)(flat, steps)
+    inverse, residual = inverse.to(field.device), residual.to(field.device)
     return inverse.reshape(field.shape), residual.reshape(*field.shape[:-3], 1, height, width)
 
 

@@ -18,6 +18,7 @@ from qrsc.backend.kernels import given_up
 from qrsc.flow.protocol import ConfidentFlows, FlowPair, check_pair
 from qrsc.flow.raft_rs.certainty import confidence
 from qrsc.flow.raft_rs.network import MULTIPLE, FlowNetwork, NetworkSize
+from qrsc.image.pooling import antialiased
 from qrsc.motion.fill import fill_unsure
 from qrsc.weights import (
     WeightsError,
@@ -235,7 +236,7 @@ def _prepared(frames: Tensor, size: tuple[int, int]) -> Tensor:
     """Resize frames, in float32, and pad them to the right and below to a size that the network takes."""
     frames = frames.float()
     if tuple(frames.shape[-2:]) != size:
-        frames = F.interpolate(frames, size=size, mode="bilinear", align_corners=False, antialias=True)
+        frames = antialiased(frames, size)
     bottom, right = (_padded(side) - side for side in size)
     if bottom or right:
         frames = F.pad(frames, (0, right, 0, bottom), mode="replicate")
@@ -247,7 +248,7 @@ def _reduced(size: tuple[int, ...], scale: float) -> tuple[int, int]:
 
 
 def _halved(frames: Tensor) -> Tensor:
-    small = F.interpolate(frames, scale_factor=0.5, mode="bilinear", antialias=True)
+    small = antialiased(frames, (frames.shape[-2] // 2, frames.shape[-1] // 2))
     return small.contiguous(memory_format=torch.channels_last)
 
 
