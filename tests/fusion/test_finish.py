@@ -6,9 +6,10 @@ import torch
 
 from qrsc.fusion.coherent import CoherentFusion
 from qrsc.fusion.denoise import anchored
-from qrsc.fusion.finish import OWN, finished
+from qrsc.fusion.finish import NOISY_OWN, OWN, finished
 from qrsc.fusion.mean import agreement
-from qrsc.image.blur import fine_detail
+from qrsc.image.blur import binomial_blur, fine_detail
+from qrsc.image.colour import luma
 
 from .samples import noisy_frames
 
@@ -58,6 +59,43 @@ def test_a_share_of_the_frames_own_detail_is_added_where_it_is_shown_and_agrees(
     assert abs(float(middle[:, 44:52].mean()) - OWN) < 0.05
     lost = fine_detail(finished(scene, given) - anchored(scene, given))[0, 0, 16:-16, 80:]
     assert float(lost.abs().max()) < 0.002, "hidden by something else"
+
+
+def test_noise_is_the_centre_frames_own_in_luma_and_leaves_the_finest_chroma() -> None:
+    scene, frames = noisy_frames(0.04)
+    noise = frames.frames - scene[:, None]
+    frames = replace(frames, frames=0.5 + noise)
+    grain = _finest(noise[:, frames.centre])[INSIDE]
+    added = _finest(finished(torch.full_like(scene, 0.5), frames))[INSIDE]
+    share = (luma(added) * luma(grain)).mean() / luma(grain).square().mean()
+    assert 0.5 * NOISY_OWN < float(share) < NOISY_OWN + 0.15
+    own = frames.frames[:, frames.centre]
+    ours, given = (_finest(each - luma(each))[INSIDE].square().mean() for each in (finished(own, frames), own))
+    assert float(ours) < 0.3 * float(given)
+
+
+def test_a_picture_without_noise_keeps_its_chroma() -> None:
+    scene, frames = noisy_frames(0.001)
+    ours, given = (_finest(each - luma(each))[INSIDE] for each in (finished(scene, frames), scene))
+    torch.testing.assert_close(ours, given, atol=2e-3, rtol=0)
+
+
+def test_a_single_frame_is_its_own_denoised_mean() -> None:
+    _, frames = noisy_frames(0.04)
+    alone = replace(
+        frames,
+        frames=frames.frames[:, :1],
+        correction_fields=frames.correction_fields[:, :1],
+        valid=frames.valid[:, :1],
+        time_distance=frames.time_distance[:, :1],
+        centre=0,
+    )
+    own = alone.frames[:, 0]
+    torch.testing.assert_close(finished(own, alone), own, atol=1e-5, rtol=0)
+
+
+def _finest(images: torch.Tensor) -> torch.Tensor:
+    return images - binomial_blur(images)
 
 
 def test_agreement_is_whole_for_equal_pictures_and_none_for_others() -> None:

@@ -76,7 +76,7 @@ def restored(aligned: AlignedFrames, gates: Tensor) -> Tensor:
     return aligned.frames + gates[:, :, :1] * brightness + gates[:, :, 1:] * (detail - brightness)
 
 
-def anchored(image: Tensor, aligned: AlignedFrames) -> Tensor:
+def anchored(image: Tensor, aligned: AlignedFrames, mean: Tensor | None = None) -> Tensor:
     """Give a network's result the low frequencies of the mean of its calmed frames, and blend in the mean at seams.
 
     The network is there for fine detail: at low frequencies it can only drift. `rsa2` did on real frames, by one of 256
@@ -88,8 +88,10 @@ def anchored(image: Tensor, aligned: AlignedFrames) -> Tensor:
     Args:
         image: `[B, 3, H, W]`, the network's result.
         aligned: the calmed frames it was made from.
+        mean: of these frames, `[B, 3, H, W]`, if it is known.
     """
-    mean = weighted_mean(aligned, mean_weights(aligned, CALM_DISAGREEMENT)).image
+    if mean is None:
+        mean = weighted_mean(aligned, mean_weights(aligned, CALM_DISAGREEMENT)).image
     size = image.shape[-2:]
     drift = F.interpolate(_by_cell(image - mean), size=size, mode="bilinear")
     shown = F.interpolate(_by_cell(aligned.valid[:, :, 0].to(image)), size=size, mode="bilinear")  # [B, T, H, W]
@@ -105,7 +107,7 @@ def visible_detail(aligned: AlignedFrames) -> Tensor:
 def keep_detail(images: Tensor, gains: list[Tensor]) -> Tensor:
     """Multiply the bands of images `[B, 3, H, W]` by gains `[B, 3, h, w]`; values stay within each image's range."""
     rest = to_ycbcr(images)
-    for band, gain in zip(_bands(rest), gains, strict=True):
+    for band, gain in zip(detail_bands(rest), gains, strict=True):
         rest = rest - (1.0 - F.interpolate(gain, size=band.shape[-2:], mode="bilinear")) * band
     least, most = (limit(images, (1, 2, 3), keepdim=True) for limit in (torch.amin, torch.amax))
     return torch.clamp(from_ycbcr(rest).to(images.dtype), least, most)
@@ -122,9 +124,9 @@ def band_gains(aligned: AlignedFrames, weights: Tensor) -> list[Tensor]:
     remaining = _by_cell(weights.square().sum(1))  # [B, 1, h, w], part of the frames' differences left in the mean
     overlaps = [torch.minimum(weights[:, centre], weights[:, i]) for i in others]  # [B, 1, H, W] each
     overlap = torch.stack(overlaps).sum(0)
-    every = [_bands(to_ycbcr(aligned.frames[:, i])) for i in others]
+    every = [detail_bands(to_ycbcr(aligned.frames[:, i])) for i in others]
     gains = []
-    for mine in _bands(to_ycbcr(aligned.frames[:, centre])):
+    for mine in detail_bands(to_ycbcr(aligned.frames[:, centre])):
         alike, unlike = torch.zeros_like(mine), torch.zeros_like(mine)
         for bands, weight in zip(every, overlaps, strict=True):
             there = next(bands)
@@ -181,7 +183,7 @@ def _quantile(values: Tensor, part: float) -> Tensor:
     return torch.lerp(rising[..., below, None], rising[..., math.ceil(place), None], place - below)
 
 
-def _bands(values: Tensor) -> Iterator[Tensor]:
+def detail_bands(values: Tensor) -> Iterator[Tensor]:
     """Split off the detail of `[B, 3, H, W]` that a binomial blur removes, finest band first."""
     for band in range(BANDS):
         smooth = binomial_blur(values, 2**band)
