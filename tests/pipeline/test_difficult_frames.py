@@ -100,6 +100,36 @@ def test_a_jump_is_one_in_both_directions_and_shake_is_none() -> None:
     assert not is_discontinuous(steady, None, steady, 0.8)
 
 
+def moves(*along: float) -> PairMotion:
+    return PairMotion(torch.tensor(along[:2]), torch.tensor(along[2:]))
+
+
+def test_a_missing_frame_is_found_while_the_motion_accelerates() -> None:
+    # Simulated: the frame before it was moved by 0.8 px too far.
+    before, after = moves(0.0031, -0.0075, -0.0007, -0.0058), moves(-0.0163, 0.0030, -0.0182, 0.0043)
+    assert is_discontinuous(before, moves(-0.0151, -0.0043, -0.0219, -0.0007), after, 0.8)
+    assert not is_discontinuous(before, moves(-0.0072, -0.0016, -0.0115, -0.0012), after, 0.8)
+    # Pairs of two real clips: shake at nearly half the frame rate, and a pan that starts between two frames.
+    shake = moves(-0.0014, -0.0007, 0.0063, 0.0008), moves(0.0140, 0.0029, 0.0207, 0.0017)
+    assert not is_discontinuous(*shake, moves(-0.0021, -0.0006, -0.0069, -0.0030), 0.33)
+    pan = moves(0.0016, -0.0014, 0.0015, -0.0015), moves(0.0043, -0.0129, 0.0042, -0.0127)
+    assert not is_discontinuous(*pan, moves(0.0049, -0.0103, 0.0046, -0.0102), 0.5)
+
+
+def test_a_smaller_jump_suffices_before_a_picture_that_freezes() -> None:
+    before, jump = moves(-0.0107, -0.0073, -0.0082, -0.0071), moves(-0.0060, -0.0165, -0.0141, -0.0168)
+    assert is_discontinuous(before, jump, None, 0.8, freezes=True)
+    assert not is_discontinuous(before, jump, None, 0.8)
+    steady = moves(-0.0107, -0.0073, -0.0082, -0.0071), moves(-0.0060, -0.0069, -0.0035, -0.0067)
+    assert not is_discontinuous(*steady, None, 0.8, freezes=True)
+
+
+@pytest.mark.parametrize(("seed", "case"), [(5, "dropped frame"), (7, "frozen tail")])  # 0.78 and 4.80 px before
+def test_jumps_within_strong_shake_are_recognised(bench: ModuleType, seed: int, case: str) -> None:
+    found = bench.scores(bench.CASES[case](bench.walk((192, 256), 24, seed)), "fast")
+    assert max(score.excess for score in found) < 0.5
+
+
 @pytest.mark.parametrize(
     ("scan", "first"),
     [("top-down", (0, 1)), ("bottom-up", (2, 1)), ("left-right", (0, 2)), ("right-left", (2, 2))],
