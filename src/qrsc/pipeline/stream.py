@@ -33,7 +33,7 @@ from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
 from qrsc.pipeline.recorded import Steps
 from qrsc.pipeline.resolve import Resolved
 from qrsc.pipeline.scenes import repeats, scene_changes
-from qrsc.pipeline.visibility import nearest_where_different
+from qrsc.pipeline.visibility import between_two
 from qrsc.pipeline.window import (
     PATH_REACH,
     FrameMark,
@@ -368,9 +368,7 @@ class Stream:
         result = alone
         if fusion is not None:
             with self._seconds.of("fusion"):
-                fused = fusion(aligned)
-                if between and len(frames) == 2:
-                    fused = Warped(nearest_where_different(fused.image, aligned), fused.valid)
+                fused = between_two(fusion, aligned) if between and len(frames) == 2 else fusion(aligned)
                 # Weights add up to 1 but for rounding.
                 lows, highs = zip(*(frame.limits for frame in frames), strict=True)
                 result = Warped(fused.image.clamp(min(lows), max(highs)), fused.valid)
