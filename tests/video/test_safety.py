@@ -246,6 +246,24 @@ def test_outputs_that_do_not_work_are_explained(
     assert names(tmp_path) == ["in.mp4"]
 
 
+def test_outputs_that_do_not_work_are_explained_before_the_readout_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_for(*arguments: object, **options: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("qrsc.video.readout.readout_for_clip", looked_for)
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(3)))
+    assert "no encoder 'vvc9' here" in fails("correct", source, "-o", tmp_path / "out.mp4", "--codec", "vvc9")
+
+
+def test_a_gamma_out_of_range_recommends_options(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(3)))
+    said = fails("correct", source, "-o", tmp_path / "out.mp4", "--gamma", 16)
+    assert "--readout takes milliseconds" in said
+    assert "from_milliseconds" not in said
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

@@ -202,13 +202,13 @@ def prepare_clip(
     chosen_device = choose_device(device)
     tally = Tally(on_note, on_frame)
     info = clip_info(source, progressive=progressive)
-    if chosen is None:
-        chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
     encoder = None
     if is_video_name(output):
         if info is None and given.fps is None:
             raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
         encoder = choose_encoding(output, info, **vars(encoding))
+    if chosen is None:
+        chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
     return ClipJob(
         source,
         output,
