@@ -254,7 +254,12 @@ def test_outputs_that_do_not_work_are_explained_before_the_readout_is_looked_for
 
     monkeypatch.setattr("qrsc.video.readout.readout_for_clip", looked_for)
     source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(3)))
-    assert "no encoder 'vvc9' here" in fails("correct", source, "-o", tmp_path / "out.mp4", "--codec", "vvc9")
+    for options, why in (
+        ("--codec vvc9", "no encoder 'vvc9' here"),
+        ("--start 99", "lasts 0.1 s, and has no frame from 99 s on"),
+        ("--start 0.05 --end 0.01", "--end must come after --start; got 0.01 s and 0.05 s"),
+    ):
+        assert why in fails("correct", source, "-o", tmp_path / "out.mp4", *options.split())
 
 
 def test_a_gamma_out_of_range_recommends_options(tmp_path: Path) -> None:
