@@ -49,6 +49,16 @@ def test_a_clip_whose_halves_agree_stays_determined(shaken: Shaken) -> None:
     assert found.low <= 0.6 <= found.high
 
 
+def test_a_clip_whose_shear_says_nothing_needs_a_sharper_estimate(
+    shaken: Shaken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip = shaken(0.6, pairs=48, seed=2)
+    before = checked_readout(clip)
+    monkeypatch.setattr("qrsc.calibrate.estimate.shear_slopes", lambda linear: [])
+    found = checked_readout(clip)
+    assert found.error == pytest.approx(1.5 * before.error)
+
+
 def test_halves_that_contradict_each_other_determine_nothing(shaken: Shaken) -> None:
     # As where a camera stabilises: the readout that the motion suggests changes with the motion.
     found = checked_readout(joined(shaken(0.8, seed=1), shaken(0.5, seed=1)))

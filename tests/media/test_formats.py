@@ -367,6 +367,18 @@ def test_of_other_encoders_those_that_are_there_are_named(monkeypatch: pytest.Mo
         encoders.suggest_encoder("webm", "vp9", layout_of("yuv420p"), None, alpha=False)
 
 
+def test_an_encoder_whose_hardware_is_missing_is_named() -> None:
+    from qrsc.media import encoders
+
+    candidates = ("h264_amf", "h264_nvenc", "hevc_qsv", "h264_v4l2m2m")
+    missing = [name for name in candidates if encoders._kind(name) == "video" and not encoders._starts(name)]
+    if not missing:
+        pytest.skip("all hardware encoders of this FFmpeg work here")
+    with pytest.raises(MediaError, match=f"{missing[0]}.* needs hardware.*; choose one of h264[.,]"):
+        encoders.require_encoder(missing[0], {"h264": "libx264"})
+    assert encoders._starts("libx264")
+
+
 def test_tags_of_a_video_with_alpha_are_kept(tmp_path: Path) -> None:
     options = {"cpu-used": "8", "b": "0", "auto-alt-ref": "0"}
     recipe = Recipe(texture_frames(4), "libvpx-vp9", "yuva420p", options=options, alpha=True)

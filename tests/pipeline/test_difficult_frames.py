@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from qrsc.fusion.aligned import AlignedFrames
+from qrsc.fusion.mean import mean_fusion
 from qrsc.motion.fill import TrustedFlow
 from qrsc.pipeline import Corrector
 from qrsc.pipeline.brightness import even_light, light_changes, trusted_by_structure
 from qrsc.pipeline.continuity import PairMotion, is_discontinuous, pair_motion
-from qrsc.pipeline.visibility import nearest_where_different
+from qrsc.pipeline.visibility import between_two, faded, nearest_where_different, without_specks
 from qrsc.timing import Readout
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "difficult_frames.py"
@@ -100,6 +101,36 @@ def test_a_jump_is_one_in_both_directions_and_shake_is_none() -> None:
     assert not is_discontinuous(steady, None, steady, 0.8)
 
 
+def moves(*along: float) -> PairMotion:
+    return PairMotion(torch.tensor(along[:2]), torch.tensor(along[2:]))
+
+
+def test_a_missing_frame_is_found_while_the_motion_accelerates() -> None:
+    # Simulated: the frame before it was moved by 0.8 px too far.
+    before, after = moves(0.0031, -0.0075, -0.0007, -0.0058), moves(-0.0163, 0.0030, -0.0182, 0.0043)
+    assert is_discontinuous(before, moves(-0.0151, -0.0043, -0.0219, -0.0007), after, 0.8)
+    assert not is_discontinuous(before, moves(-0.0072, -0.0016, -0.0115, -0.0012), after, 0.8)
+    # Pairs of two real clips: shake at nearly half the frame rate, and a pan that starts between two frames.
+    shake = moves(-0.0014, -0.0007, 0.0063, 0.0008), moves(0.0140, 0.0029, 0.0207, 0.0017)
+    assert not is_discontinuous(*shake, moves(-0.0021, -0.0006, -0.0069, -0.0030), 0.33)
+    pan = moves(0.0016, -0.0014, 0.0015, -0.0015), moves(0.0043, -0.0129, 0.0042, -0.0127)
+    assert not is_discontinuous(*pan, moves(0.0049, -0.0103, 0.0046, -0.0102), 0.5)
+
+
+def test_a_smaller_jump_suffices_before_a_picture_that_freezes() -> None:
+    before, jump = moves(-0.0107, -0.0073, -0.0082, -0.0071), moves(-0.0060, -0.0165, -0.0141, -0.0168)
+    assert is_discontinuous(before, jump, None, 0.8, freezes=True)
+    assert not is_discontinuous(before, jump, None, 0.8)
+    steady = moves(-0.0107, -0.0073, -0.0082, -0.0071), moves(-0.0060, -0.0069, -0.0035, -0.0067)
+    assert not is_discontinuous(*steady, None, 0.8, freezes=True)
+
+
+@pytest.mark.parametrize(("seed", "case"), [(5, "dropped frame"), (7, "frozen tail")])  # 0.78 and 4.80 px before
+def test_jumps_within_strong_shake_are_recognised(bench: ModuleType, seed: int, case: str) -> None:
+    found = bench.scores(bench.CASES[case](bench.walk((192, 256), 24, seed)), "fast")
+    assert max(score.excess for score in found) < 0.5
+
+
 @pytest.mark.parametrize(
     ("scan", "first"),
     [("top-down", (0, 1)), ("bottom-up", (2, 1)), ("left-right", (0, 2)), ("right-left", (2, 2))],
@@ -157,13 +188,38 @@ def test_what_two_frames_contradict_each_other_about_is_taken_from_the_nearer() 
     first[:, 30:50, 30:50], second[:, 30:50, 70:90] = 1.0, 1.0  # an object in two places
     aligned = aligned_pair(first, second)
     blended = 0.5 * (first + second)[None]
-    result = nearest_where_different(blended, aligned)[0]
+    result = nearest_where_different(blended, aligned, faded(torch.ones(1, 1, 80, 120)))[0]
     assert float((result - first)[:, 34:46, 34:46].abs().max()) < 0.01
     assert float((result - first)[:, 34:46, 74:86].abs().max()) < 0.01  # no ghost: 0.3 in the blend
     assert torch.equal(result[:, :10], blended[0][:, :10])  # elsewhere it is the blend
     # No pixel is decided on alone: what was added changes by little from one pixel to the next.
     part = ((result - blended[0]) / torch.where(first == second, 1.0, first - blended[0]))[0, 40, 50:70]
     assert float(part.diff().abs().max()) < 0.5
+
+
+def test_where_one_frame_shows_nothing_the_other_comes_in_gradually() -> None:
+    first = torch.full((3, 160, 240), 0.40)
+    aligned = aligned_pair(first, first + 0.03)
+    jagged = 100 + 3 * (torch.arange(160) % 4)  # the edge of a hole
+    aligned.valid[0, 0, 0] = torch.arange(240) < jagged[:, None]
+    aligned.valid[0, 0, 0, 40:60, 140:200] = True
+    result = between_two(mean_fusion, aligned).image[0, 0]
+    steps = [float(result.diff(dim=axis).abs().max()) for axis in (0, 1)]
+    assert max(steps) < 0.006  # 0.015 where every pixel was taken from what is valid there
+    assert float((result[80:, 150:] - 0.43).abs().max()) < 1e-4
+    assert float((result[:, :90] - 0.415).abs().max()) < 0.001
+
+
+def test_specks_are_not_taken_from_another_frame() -> None:
+    aligned = aligned_pair(torch.zeros(3, 160, 240), torch.ones(3, 160, 240))
+    aligned.valid[0, 0, 0, 50:53, 60:62] = False
+    aligned.valid[0, 0, 0, 100:130, 60:90] = False
+    aligned.valid[0, 1, 0, :, :2] = False
+    found = without_specks(aligned).valid[0, :, 0]
+    assert found[0, 40:70, 50:70].all()
+    assert not found[0, 100:130, 60:90].any()
+    assert int((~found[0]).sum()) == 900
+    assert not found[1, :, :2].any()
 
 
 def test_slow_motion_of_a_fast_object_shows_it_once(bench: ModuleType) -> None:

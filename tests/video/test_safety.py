@@ -246,6 +246,29 @@ def test_outputs_that_do_not_work_are_explained(
     assert names(tmp_path) == ["in.mp4"]
 
 
+def test_outputs_that_do_not_work_are_explained_before_the_readout_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_for(*arguments: object, **options: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("qrsc.video.readout.readout_for_clip", looked_for)
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(3)))
+    for options, why in (
+        ("--codec vvc9", "no encoder 'vvc9' here"),
+        ("--start 99", "lasts 0.1 s, and has no frame from 99 s on"),
+        ("--start 0.05 --end 0.01", "--end must come after --start; got 0.01 s and 0.05 s"),
+    ):
+        assert why in fails("correct", source, "-o", tmp_path / "out.mp4", *options.split())
+
+
+def test_a_gamma_out_of_range_recommends_options(tmp_path: Path) -> None:
+    source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(3)))
+    said = fails("correct", source, "-o", tmp_path / "out.mp4", "--gamma", 16)
+    assert "--readout takes milliseconds" in said
+    assert "from_milliseconds" not in said
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

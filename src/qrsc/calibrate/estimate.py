@@ -23,7 +23,14 @@ from qrsc.calibrate.fit_camera import fit_camera
 from qrsc.calibrate.gauss_newton import MAX_GAMMA as MAX_FITTED
 from qrsc.calibrate.gauss_newton import MIN_GAMMA as MIN_FITTED
 from qrsc.calibrate.retiming import retiming
-from qrsc.calibrate.shear_regression import Slope, contradicting_slope, linear_motions, shear_change
+from qrsc.calibrate.shear_regression import (
+    Slope,
+    contradicting_slope,
+    doubt,
+    linear_motions,
+    shear_change,
+    shear_slopes,
+)
 from qrsc.timing import Readout, Scan
 
 Array = npt.NDArray[np.float64]
@@ -78,6 +85,7 @@ class Calibration:
         curve_gammas, curve_costs: `[N]`, signed gammas along the axis of `scan`, and the residual cost at each.
         altered: whether its frames seem to have been moved or re-timed since they were recorded, so that no single
             readout explains them.
+        witnessed: whether its shear tells enough to contradict the estimate.
         gyro: correlation of the motion of the picture with a gyroscope in the file, 0 to 1; None without one.
     """
 
@@ -96,6 +104,7 @@ class Calibration:
     curve_gammas: Array
     curve_costs: Array
     altered: bool = False
+    witnessed: bool = True
     gyro: float | None = None
 
     @property
@@ -177,7 +186,9 @@ def _estimate(motions: ClipMotions, scan: Scan | None, either_axis: bool, around
         along_rows = motions if best.axis == "rows" else motions.transposed()
         gamma, error = _refined(best, along_rows)
         linear = linear_motions(along_rows)
-        contradiction = contradicting_slope(linear, gamma, error)
+        slopes = shear_slopes(linear)
+        contradiction = contradicting_slope(slopes, gamma, error)
+        error = math.hypot(error, doubt(slopes, gamma))
     half = INTERVAL * error
     is_global = half <= MAX_HALF_WIDTH_GLOBAL and _is_global(abs(gamma), abs(gamma) - half, abs(gamma) + half)
     reversed_scan = bool(gamma < 0 and abs(gamma) >= GLOBAL_GAMMA and not is_global)
@@ -215,6 +226,7 @@ def _estimate(motions: ClipMotions, scan: Scan | None, either_axis: bool, around
         curve_gammas=best.gammas,
         curve_costs=best.costs,
         altered=altered,
+        witnessed=bool(slopes),
     )
 
 

@@ -38,6 +38,7 @@ from qrsc.timing import Readout, Scan
 # not differ by chance.
 CONTRADICTION = (10.8, 13.8, 16.3)
 WIDE = 0.4  # half width of an interval that halves need not widen further
+UNWITNESSED = 1.5  # factor on the error of a clip whose shear says nothing, so that less could contradict it
 VAGUE = 10.0  # stands for a standard error that is not finite
 
 
@@ -138,7 +139,7 @@ def _compared_with_halves(whole: Calibration, halves: Sequence[Calibration]) -> 
         return whole
     both = _compared(halves, whole.scan)
     # The Birge ratio. The variance between two halves, each vaguer than the whole, would be too uncertain to add.
-    error = whole.error * max(1.0, math.sqrt(both.excess))
+    error = whole.error * max(1.0, math.sqrt(both.excess)) * (1.0 if whole.witnessed else UNWITNESSED)
     found = _result(whole, _along(whole, whole.scan), error, halves if both.contradictory else ())
     if whole.determined:
         return found

@@ -18,6 +18,7 @@ like one with a global shutter, but for a shear that changes from frame to frame
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,9 @@ UNUSUAL = 3.0
 # By how much a regression may be off: a constant and a part of gamma, beside so many standard errors. Of 64 simulated
 # clips that have a readout, on which these were chosen, none that determines it is further off.
 TOLERANCE, RELATIVE_TOLERANCE, STANDARD_ERRORS = 0.15, 0.1, 3.0
+# Less than that, but alike for slow and for fast motion, leaves a doubt: what both are off by, beyond this tolerance
+# and so many standard errors, is added to the error of the estimate.
+DOUBT_TOLERANCE, DOUBT_ERRORS = 0.1, 2.0
 
 
 class LinearMotions(NamedTuple):
@@ -85,11 +89,11 @@ def shear_change(linear: LinearMotions) -> float:
     return float(np.median(np.hypot(*changes.T))) if len(changes) else 0.0
 
 
-def contradicting_slope(linear: LinearMotions, gamma: float, error: float) -> Slope | None:
+def contradicting_slope(slopes: Sequence[Slope], gamma: float, error: float) -> Slope | None:
     """The regression that contradicts an estimate most, if one does.
 
     Args:
-        linear: of the clip, with a scan along its rows.
+        slopes: of the clip, with a scan along its rows.
         gamma: the estimate, signed.
         error: its standard error. If that is infinite, only slopes that no gamma from -1 to 1 explains contradict it.
     """
@@ -101,8 +105,22 @@ def contradicting_slope(linear: LinearMotions, gamma: float, error: float) -> Sl
             return (apart - TOLERANCE) / math.hypot(slope.error, error)
         return (abs(slope.gamma) - 1.0 - RELATIVE_TOLERANCE - TOLERANCE) / slope.error
 
-    slope = max(shear_slopes(linear), key=excess, default=None)
+    slope = max(slopes, key=excess, default=None)
     return slope if slope is not None and excess(slope) > STANDARD_ERRORS else None
+
+
+def doubt(slopes: Sequence[Slope], gamma: float) -> float:
+    """By how much both regressions say that an estimate is off, beyond what chance and depth explain; 0 if they do not.
+
+    Args:
+        slopes: of the clip, with a scan along its rows.
+        gamma: the estimate, signed.
+    """
+    apart = [slope.gamma - gamma for slope in slopes]
+    if len(apart) < 2 or min(apart) * max(apart) <= 0.0:
+        return 0.0
+    pairs = zip(slopes, apart, strict=True)
+    return max(0.0, min(abs(off) - DOUBT_TOLERANCE - DOUBT_ERRORS * slope.error for slope, off in pairs))
 
 
 def linear_motions(motions: ClipMotions) -> LinearMotions:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from qrsc.media.errors import MediaError
 from qrsc.media.planes import Layout, layout_of
 from qrsc.media.probe import pyav
 
+_HARDWARE, _HYBRID = 1 << 18, 1 << 19  # FFmpeg's capabilities of codecs: need hardware, or fall back without it
+_TRIAL_SIZE = (320, 240)  # large enough for every hardware encoder
 # The encoder by the codec of the source, where there is one.
 _SAME = {
     "h264": "libx264",
@@ -125,7 +128,27 @@ def require_encoder(name: str, known: Mapping[str, str]) -> str:
         raise MediaError(f"there is no encoder {name!r} here; choose one of {others}, or FFmpeg's name of another.")
     if kind != "video":
         raise MediaError(f"{name} encodes {kind}, not video; choose one of {others}.")
+    if not _starts(name):
+        raise MediaError(
+            f"the encoder {name!r} needs hardware, or a driver for it, that is not here; choose one of {others}."
+        )
     return name
+
+
+def _starts(encoder: str) -> bool:
+    """Whether an encoder for video can be opened, if it is one that needs hardware."""
+    av = pyav()
+    codec = av.Codec(encoder, "w")
+    if not int(codec.capabilities) & (_HARDWARE | _HYBRID):
+        return True
+    trial = av.CodecContext.create(codec)
+    trial.width, trial.height, trial.time_base = *_TRIAL_SIZE, Fraction(1, 30)
+    trial.pix_fmt = codec.video_formats[0].name if codec.video_formats else "yuv420p"
+    try:
+        trial.open()
+    except (av.FFmpegError, ValueError):
+        return False
+    return True
 
 
 def _kind(encoder: str) -> str | None:

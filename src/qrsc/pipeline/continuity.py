@@ -22,8 +22,15 @@ BANDS = 3  # parts of a frame along the readout; the first and the last are comp
 # rate within frames. See benchmarks/difficult_frames.py for the clips that these separate.
 LEAST_STEP = 0.004
 LARGEST_CHANGE = 1.5
+OWN_SHARE = 0.5  # of the pair's own change that counts: a pair that spans two intervals changes twice as much
+# With one or two frames missing, a pair moves as far as neighbours that much further away predict, to within this part
+# of the difference from a motion without a gap. None of 36,000 pairs of a simulated shaking camera is taken for a gap
+# (readout ratios from 0.3 to 1, shake up to 0.35 cycles per frame), and 83 % of the gaps that show are found, where
+# steps alone find 73 %. With shorter readouts, the change within a frame says too little.
+MISSING, MISFIT, LEAST_GAMMA = (1, 2), 0.2, 0.3
 SHORTEST_READOUT = 0.15  # of a frame interval; shorter ones tell hardly anything about the change within frames
-ONE_SIDED = 2.0  # with a neighbour on one side only, the step has to be this many times as large
+# With a neighbour on one side only, the step has to be this many times as large, unless the picture freezes after it.
+ONE_SIDED = 2.0
 
 
 @dataclass(frozen=True)
@@ -73,9 +80,20 @@ def pair_motion(flow: TrustedFlow, interval: float, readout: Readout) -> PairMot
 
 
 def is_discontinuous(
-    before: PairMotion | None, pair: PairMotion | None, after: PairMotion | None, gamma: float
+    before: PairMotion | None,
+    pair: PairMotion | None,
+    after: PairMotion | None,
+    gamma: float,
+    *,
+    freezes: bool = False,
 ) -> bool:
-    """Whether a pair of frames does not continue the motion of the pairs before and after it, as far as known."""
+    """Whether a pair of frames does not continue the motion of the pairs before and after it, as far as known.
+
+    Args:
+        before, pair, after: their motions.
+        gamma: of the readout.
+        freezes: the frame that the pair ends with is repeated at least twice.
+    """
     if pair is None or (before is None and after is None):
         return False
     steps = []
@@ -83,13 +101,36 @@ def is_discontinuous(
         steps.append(float((pair.early - before.late).norm()))
     if after is not None:
         steps.append(float((after.early - pair.late).norm()))
-    known = [each.change for each in (before, pair, after) if each is not None]
+    changes = [each.change for each in (before, after) if each is not None] + [OWN_SHARE * pair.change]
     # Bands are compared within a frame, over this time, and from one pair to the next, over the rest of the interval.
     within = (1.0 - 1.0 / BANDS) * max(gamma, SHORTEST_READOUT)
-    limit = LEAST_STEP + LARGEST_CHANGE * (1.0 - within) / within * max(known)
+    limit = LEAST_STEP + LARGEST_CHANGE * (1.0 - within) / within * max(changes)
     if before is None or after is None:
-        return min(steps) > ONE_SIDED * limit
+        return min(steps) > (1.0 if freezes else ONE_SIDED) * limit
     # Where near things fill one band, the change within a frame may look too small. But a motion halfway between those
     # before and after it goes on, however fast it changes.
     apart = float((pair.middle - 0.5 * (before.middle + after.middle)).norm())
-    return min(*steps, apart) > limit
+    if min(*steps, apart) > limit:
+        return True
+    return gamma >= LEAST_GAMMA and min(steps) > LEAST_STEP and _spans_gap(before, pair, after, gamma)
+
+
+def _spans_gap(before: PairMotion, pair: PairMotion, after: PairMotion, gamma: float) -> bool:
+    """Whether frames missing within a pair explain its motion by far better than an even course of all three pairs."""
+    misfits = [float((pair.middle - _between(before, after, gamma, missing)).norm()) for missing in (0, *MISSING)]
+    return misfits[0] > LEAST_STEP and min(misfits[1:]) < MISFIT * misfits[0]
+
+
+def _between(before: PairMotion, after: PairMotion, gamma: float, missing: int) -> Tensor:
+    """The motion `[2]` of a pair with some frames missing that continues its neighbours.
+
+    With time counted from the middle of the pair, a parabola through the mean of the bands next to it and that of the
+    bands further away, averaged over the interval. Constant differences between bands, as from depth, cancel.
+    """
+    intervals = missing + 1
+    near, far = 0.5 * (before.late + after.early), 0.5 * (before.early + after.late)
+    apart = 0.5 * (intervals + 1)  # from the middle of the pair to those of its neighbours
+    half = 0.5 * (1.0 - 1.0 / BANDS) * gamma  # from the middle of a pair to either band
+    square = (intervals**2 - 1) / 12 + half**2  # mean square of the times that the pair's motion is averaged over
+    onward = ((apart - half) ** 2 - square) / (4.0 * apart * half)
+    return intervals * (near + onward * (near - far))

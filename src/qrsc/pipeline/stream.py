@@ -33,7 +33,7 @@ from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
 from qrsc.pipeline.recorded import Steps
 from qrsc.pipeline.resolve import Resolved
 from qrsc.pipeline.scenes import repeats, scene_changes
-from qrsc.pipeline.visibility import nearest_where_different
+from qrsc.pipeline.visibility import between_two
 from qrsc.pipeline.window import (
     PATH_REACH,
     FrameMark,
@@ -50,6 +50,7 @@ from qrsc.warp import Warped
 # Repeats of one frame that are counted: outputs wait for the first frame that differs, and must not wait for ever on a
 # still picture. Further ones are frozen: they get the result of the frame that they repeat, at once.
 MOST_REPEATS = 8
+FREEZES = 2  # repeats from which on a picture counts as frozen: changes of frame rate repeat a frame once
 MOST_MARKS = 64  # frames of which marks are kept
 UNSURE_BELOW = 0.5  # confidence below which a pixel counts as unsure in `Corrected.unsure`
 ALONE = "no other frame in its shot: returned as it came in"
@@ -203,11 +204,11 @@ class Stream:
         if earlier is None or -1 not in frame.flows:
             return
         after = None if following is None else following.pair_motion
-        gamma = self._settings.readout.gamma
-        if self._settings.find_cuts and is_discontinuous(earlier.pair_motion, frame.pair_motion, after, gamma):
+        motions = (earlier.pair_motion, frame.pair_motion, after)
+        gamma, freezes = self._settings.readout.gamma, frame.repeats >= FREEZES
+        if self._settings.find_cuts and is_discontinuous(*motions, gamma, freezes=freezes):
             del earlier.flows[1], frame.flows[-1]
-            frame.pair_motion = None
-            frame.shot, frame.after_cut = frame.shot + 1, True
+            frame.pair_motion, frame.shot, frame.after_cut = None, frame.shot + 1, True
             if following is not None:
                 following.shot += 1
         elif self._settings.motion.along_path:
@@ -367,9 +368,7 @@ class Stream:
         result = alone
         if fusion is not None:
             with self._seconds.of("fusion"):
-                fused = fusion(aligned)
-                if between and len(frames) == 2:
-                    fused = Warped(nearest_where_different(fused.image, aligned), fused.valid)
+                fused = between_two(fusion, aligned) if between and len(frames) == 2 else fusion(aligned)
                 # Weights add up to 1 but for rounding.
                 lows, highs = zip(*(frame.limits for frame in frames), strict=True)
                 result = Warped(fused.image.clamp(min(lows), max(highs)), fused.valid)

@@ -172,6 +172,17 @@ def choose_end(start: float | None, end: float | None, duration: float | None) -
     return round((start or 0.0) + duration, 9)  # 0.1 + 0.2 is 0.3, and not a little more
 
 
+def _require_part(source: Path, info: ClipInfo | None, start: float | None, end: float | None) -> None:
+    """Refuse a part of a video that holds nothing, as far as the header tells."""
+    if start is not None and end is not None and end <= start:
+        raise ValueError(f"--end must come after --start; got {end:g} s and {start:g} s.")
+    if start is None or info is None or info.frames is None or not (info.even and info.counted):
+        return
+    seconds = info.frames * info.interval
+    if start > seconds + info.interval:
+        raise ValueError(f"{source} lasts {seconds:.3g} s, and has no frame from {start:g} s on.")
+
+
 def prepare_clip(
     source: str | Path,
     output: str | Path,
@@ -202,13 +213,14 @@ def prepare_clip(
     chosen_device = choose_device(device)
     tally = Tally(on_note, on_frame)
     info = clip_info(source, progressive=progressive)
-    if chosen is None:
-        chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
+    _require_part(source, info, start, end)
     encoder = None
     if is_video_name(output):
         if info is None and given.fps is None:
             raise ValueError("a folder of images has no frame rate: give that of the video as --fps.")
         encoder = choose_encoding(output, info, **vars(encoding))
+    if chosen is None:
+        chosen = choose_readout(source, info, given, say=tally.note, progress=progress, cancel=cancel)
     return ClipJob(
         source,
         output,

@@ -70,6 +70,11 @@ def choose_readout(
         raise ValueError(
             f"give the readout once, as --gamma, --percent, --readout or --camera; got {' and '.join(given)}."
         )
+    if options.gamma is not None and not 0.0 <= options.gamma <= 1.0:
+        raise ValueError(
+            f"--gamma is the readout time as a fraction of the frame interval, from 0 to 1; got {options.gamma:g}. "
+            "--readout takes milliseconds, and --percent per cent of the frame interval."
+        )
     found = not given or options.camera is not None
     # What the clip itself shows needs no assumption about its scan.
     scan = choose_scan(options.scan, info, (lambda _: None) if found and options.scan is None else say)
