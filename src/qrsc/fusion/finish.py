@@ -20,7 +20,7 @@ from qrsc.image.blur import fine_detail
 from qrsc.image.colour import luma
 
 # Share of the centre frame in the fine detail of pictures without noise. ST-LPIPS of simulated clips with parallax is
-# .0067 and .0062 with it, .0072 and .0070 without.
+# .0068 and .0064 with it, .0072 and .0070 without.
 OWN = 0.15
 # The noise of a picture is the share of its finest detail that denoising removes: 0 to 0.26 in luma on clips without
 # noise, which below CLEAN are left as they are; 0.4 to 0.83 on those of cameras, which from NOISY on are changed fully.
@@ -31,8 +31,8 @@ CLEAN, NOISY = 0.2, 0.4
 # SSIM and ST-LPIPS .002 higher, detail 0.05 lower.
 NOISY_OWN = 0.85
 NOISY_DENOISED = (0.5, -0.35)
-# Change of the gain of chroma in these bands. The second makes up for the first: without it SSIM and ST-LPIPS are .0016
-# and .0030 higher.
+# Change of the gain of chroma in these bands. The second makes up for the first: without it SSIM and ST-LPIPS are about
+# .0016 and .0030 higher.
 NOISY_CHROMA = (-1.5, 0.5)
 
 
