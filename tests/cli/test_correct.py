@@ -240,7 +240,7 @@ def test_choices_are_those_of_the_library() -> None:
         ("--gamma 33", "readout time as a fraction of the frame interval"),
         ("--percent 200", "from 0 to 100"),
         ("--readout 40 --fps 50", "does not fit between two frames"),
-        ("--gamma nan", "gamma must be a number"),
+        ("--gamma nan", "from 0 to 1; got nan"),
         ("--gamma 0.5 --tau 0.1 --at first", "--tau (a time) or --at (a row)"),
         ("--gamma 0.5 --flow raft9", "unknown flow 'raft9'; choose one of dis"),
         (

@@ -256,7 +256,7 @@ def test_outputs_that_do_not_work_are_explained_before_the_readout_is_looked_for
     source = make_video(tmp_path / "in.mp4", Recipe(texture_frames(3)))
     for options, why in (
         ("--codec vvc9", "no encoder 'vvc9' here"),
-        ("--start 99", "lasts 0.1 s, and has no frame from 99 s on"),
+        ("--start 99", "no frame from 99 s to the end: it lasts 0.1 s"),
         ("--start 0.05 --end 0.01", "--end must come after --start; got 0.01 s and 0.05 s"),
     ):
         assert why in fails("correct", source, "-o", tmp_path / "out.mp4", *options.split())

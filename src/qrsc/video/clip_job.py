@@ -180,7 +180,8 @@ def _require_part(source: Path, info: ClipInfo | None, start: float | None, end:
         return
     seconds = info.frames * info.interval
     if start > seconds + info.interval:
-        raise ValueError(f"{source} lasts {seconds:.3g} s, and has no frame from {start:g} s on.")
+        until = "the end" if end is None else f"{end:g} s"
+        raise ValueError(f"{source} has no frame from {start:g} s to {until}: it lasts {seconds:.3g} s.")
 
 
 def prepare_clip(
