@@ -175,10 +175,11 @@ def test_a_flash_is_not_mixed_with_the_frames_around(bench: ModuleType, walk: An
 
 def test_a_flash_is_not_taken_for_a_cut(bench: ModuleType) -> None:
     clip = bench.flash(bench.walk((192, 256), 24, 37))
-    results = list(Corrector(bench.READOUT, preset="fast", find_cuts=True, find_repeats=True).stream(clip.frames[:12]))
+    corrector = Corrector(bench.READOUT, preset="default", find_cuts=True, find_repeats=True)
+    results = list(corrector.stream(clip.frames[:12]))
     assert not any(result.after_cut for result in results)
     found = [bench.score(*each) for each in zip(results, clip.frames[:12], clip.lengths[:12], strict=True)]
-    assert max(score.excess for score in found) < 0.5  # 1.2 px with the default flow, before
+    assert max(score.excess for score in found) < 0.5  # 1.2 px before
 
 
 # --- slow motion ---
