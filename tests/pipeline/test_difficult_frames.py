@@ -173,6 +173,15 @@ def test_a_flash_is_not_mixed_with_the_frames_around(bench: ModuleType, walk: An
         assert 0.85 < found.detail < 1.05  # 1.25 at most while frames in other light were fused
 
 
+def test_a_flash_is_not_taken_for_a_cut(bench: ModuleType) -> None:
+    clip = bench.flash(bench.walk((192, 256), 24, 37))
+    corrector = Corrector(bench.READOUT, preset="default", find_cuts=True, find_repeats=True)
+    results = list(corrector.stream(clip.frames[:12]))
+    assert not any(result.after_cut for result in results)
+    found = [bench.score(*each) for each in zip(results, clip.frames[:12], clip.lengths[:12], strict=True)]
+    assert max(score.excess for score in found) < 0.5  # 1.2 px before
+
+
 # --- slow motion ---
 
 

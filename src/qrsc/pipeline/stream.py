@@ -26,7 +26,7 @@ from qrsc.pipeline.align import (
     readout_on_grid,
     trusted_flows,
 )
-from qrsc.pipeline.brightness import even_light, light_changes, trusted_by_structure
+from qrsc.pipeline.brightness import even_light, is_same_scene, light_changes, trusted_by_structure
 from qrsc.pipeline.continuity import is_discontinuous, pair_motion
 from qrsc.pipeline.corrected import Corrected, Seconds, unchanged
 from qrsc.pipeline.input_frames import MENDED, InputFrame, ready_frames
@@ -223,16 +223,17 @@ class Stream:
         to_next, to_previous, agreement = self._flows(previous, newest, found)
         newest.shot = previous.shot
         if self._settings.find_cuts:
-            if scene_changes(first, second, to_next.flow, agreement):
-                _start_shot(previous, newest)
-                return
-            if light_changes(first, second, to_next.flow):
-                newest.light_changes = True
+            cut = scene_changes(first, second, to_next.flow, agreement)
+            if cut or light_changes(first, second, to_next.flow):
                 even = (even_light(first), even_light(second))
                 found = find_flows(self._resolved.flow, *even, number)
-                to_next, to_previous, _ = self._flows(previous, newest, found)
+                to_next, to_previous, agreement = self._flows(previous, newest, found)
                 to_next = trusted_by_structure(to_next, *even)
                 to_previous = trusted_by_structure(to_previous, *reversed(even))
+                if cut and not is_same_scene(agreement, to_next.confidence):
+                    _start_shot(previous, newest)
+                    return
+                newest.light_changes = True
         model = self._settings.motion
         previous.flows[1], newest.flows[-1] = prepared_flow(to_next, model), prepared_flow(to_previous, model)
         if self._settings.find_cuts and not previous.repeats:  # else the time between them is not known
