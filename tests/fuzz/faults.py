@@ -297,7 +297,7 @@ def _library(
 
 def _little_memory() -> Iterator[Fault]:
     for megabytes in (8, 16, 32, 64, 96, 128, 192, 256):
-        yield Fault(f"{megabytes} MB of memory left", _with(_limit_memory(megabytes << 20), codes=ANY))
+        yield Fault(f"{megabytes} MB of memory left", _starving(_limit_memory(megabytes << 20)))
 
 
 def _limit_memory(more: int) -> Callable[[], None]:
@@ -306,6 +306,10 @@ def _limit_memory(more: int) -> Callable[[], None]:
         resource.setrlimit(resource.RLIMIT_AS, (mapped + more, mapped + more))
 
     return limit
+
+
+def _starving(fault: Callable[[], None]) -> Callable[[Trial], Trial]:
+    return lambda trial: replace(trial, fault=fault, codes=ANY, starved=True)
 
 
 def _with(fault: Callable[[], None], *, codes: frozenset[int]) -> Callable[[Trial], Trial]:

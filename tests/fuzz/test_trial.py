@@ -13,7 +13,7 @@ import pytest
 from ..videos import Recipe, make_video, texture_frames
 from .damaged import file_trial
 from .forked import Ended
-from .trial import Trial, decoded_frames
+from .trial import NO_THREAD, Trial, decoded_frames
 
 DONE = json.dumps({"event": "done", "frames": 3}) + "\n" + json.dumps({"event": "decoded", "frames": 3}) + "\n"
 GOOD = Ended(code=0, hung=False, seconds=1.0, peak_bytes=300 << 20, output=DONE, errors="note: something\n")
@@ -59,6 +59,26 @@ def test_a_bad_end_is_a_complaint(trial: Trial, end: dict[str, object], complain
 def test_files_that_should_not_be_there_are_complaints(trial: Trial) -> None:
     (trial.folder / ".out.mp4.1-12345678.partial.mp4").touch()
     assert trial.complaints(GOOD) == ["leftover: .out.mp4.1-12345678.partial.mp4"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"code": 127, "errors": f"note: something\n{NO_THREAD}"},
+        {"code": -6, "errors": "free(): invalid pointer\n"},
+        {"code": -9, "hung": True, "errors": "Exception ignored in thread started by: <object repr() failed>\n"},
+    ],
+)
+def test_a_starved_run_may_end_like_a_kill(trial: Trial, end: dict[str, object]) -> None:
+    starved = replace(trial, starved=True)
+    ended = replace(GOOD, output="", **end)  # type: ignore[arg-type]  # fields by name
+    (trial.folder / "out.mp4").unlink()
+    (trial.folder / ".out.mp4.1-12345678.partial.mp4").touch()
+    assert starved.complaints(ended) == []
+    assert trial.complaints(ended)
+    assert starved.complaints(replace(ended, code=1, hung=False, errors="Traceback: no memory\n"))
+    (trial.folder / "out.mp4").touch()
+    assert starved.complaints(ended) == ["leftover: out.mp4"]
 
 
 def test_an_input_that_changes_is_a_complaint(trial: Trial) -> None:

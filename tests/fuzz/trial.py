@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ DOCUMENTED = frozenset({0, 2, 4})  # exit codes, see docs/correct.md
 WROTE = frozenset({0, 4})  # those after which there is an output
 UNVERIFIED = 5  # the output is not what it should be, and has got another name
 FAILURES = frozenset({2, UNVERIFIED})  # those that come with a line of error
+# How the C library ends a process whose thread gets no memory for its variables; it exits with 127.
+NO_THREAD = "cannot allocate memory for thread-local data: ABORT"
+KILLED = frozenset({-signal.SIGKILL, -signal.SIGABRT})
 MOST_MEMORY = 1 << 30
 _LINE = re.compile(r"(note|warning|error): .+")
 # Where x264 gets no memory it says so itself, and cannot be asked not to.
@@ -39,6 +43,8 @@ class Trial:
         fault: called before the command, in its process.
         call: what is run instead of the command; returns an exit code.
         codes: exit codes that are right.
+        starved: it has so little memory that the C library or Python may end or block the process at any allocation,
+            where no code of ours runs. That may look like a kill, and must then leave no more behind than one.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Trial:
     fault: Callable[[], None] | None = None
     call: Callable[[], int] | None = None
     codes: frozenset[int] = DOCUMENTED
+    starved: bool = False
 
     def run(self) -> int:
         """Run the command in this process, then decode all that it has written; the exit code."""
@@ -62,6 +69,8 @@ class Trial:
 
     def complaints(self, ended: Ended) -> list[str]:
         """What is wrong with how it ended, and with what it left in the folder."""
+        if self.starved and (ended.hung or ended.code in KILLED or NO_THREAD in ended.errors):
+            return list(self._wrong_files(ended, unfinished=True))
         return [*self._wrong_end(ended), *self._wrong_words(ended), *self._wrong_files(ended)]
 
     def _wrong_end(self, ended: Ended) -> Iterator[str]:
@@ -81,18 +90,20 @@ class Trial:
         failed = ended.code in self.codes & FAILURES
         lines = [each for each in ended.errors.splitlines() if not (failed and _LINE_OF_X264.fullmatch(each))]
         strange = [line for line in lines if not _LINE.fullmatch(line)]
-        if strange:
+        if strange and not self.starved:  # Python and libraries say themselves what they had no memory for
             yield f"stderr: {strange[0]!r}"
         errors = sum(line.startswith("error: ") for line in lines)
         if ended.code in self.codes and errors != (ended.code in FAILURES):
             yield f"{errors} lines of error with exit code {ended.code}"
 
-    def _wrong_files(self, ended: Ended) -> Iterator[str]:
+    def _wrong_files(self, ended: Ended, *, unfinished: bool = False) -> Iterator[str]:
         there = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set()
         wrote = ended.code in WROTE
         expected = {self.source.name, *(self.outputs if wrote else ())}
         if ended.code == UNVERIFIED and UNVERIFIED in self.codes:
             expected |= {name for name in there if ".unverified-" in name}
+        if unfinished:
+            expected |= {name for name in there if ".partial" in name}
         leftover = sorted(there - expected)
         if leftover:
             yield f"leftover: {', '.join(leftover)}"
