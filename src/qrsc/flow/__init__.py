@@ -41,7 +41,7 @@ _ESTIMATORS: dict[str, Callable[[], FlowEstimator]] = {
     "dis-ultrafast": lambda: DisFlow("ultrafast"),
     "raft-rs": lambda: shipped_flow("raft-rs"),
     "raft-rs+dis": lambda: RefinedFlow(shipped_flow("raft-rs")),
-    "dis-or-raft-rs": lambda: SearchFirstFlow(RefinedFlow(shipped_flow("raft-rs"))),
+    "dis-or-raft-rs": lambda: SearchFirstFlow(RefinedFlow(shipped_flow("raft-rs", brief=True))),
     "raft-rs-full+dis": lambda: RefinedFlow(shipped_flow("raft-rs", thorough=True)),
 }
 
@@ -72,7 +72,8 @@ def load_flow(name: str) -> FlowEstimator:
     - `dis`, `dis-fast`, `dis-ultrafast`: OpenCV's Dense Inverse Search in its medium, fast and ultrafast presets;
     - `raft-rs`: the flow network with the weights of the package; `raft-rs+dis`: the same refined by a search. On a CPU
       the network works at a reduced resolution; in `raft-rs-full+dis` it works at the resolution used on a GPU;
-    - `dis-or-raft-rs`: `dis`, and `raft-rs+dis` for the pairs of frames on which `dis` contradicts itself;
+    - `dis-or-raft-rs`: `dis`; for pairs of frames on which it contradicts itself, the network without its last steps,
+      refined by the search;
     - `FILE.safetensors`: the flow network with weights that `qrsc train flow` wrote;
     - `FILE.npz`, or a folder: precomputed flows; see `qrsc.flow.precomputed`;
     - `torchvision:raft_large`, `torchvision:raft_small@C_T_V2`, `ptlflow:gma@things`, ...: networks of these packages;

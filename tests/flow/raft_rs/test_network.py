@@ -9,9 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from qrsc.backend.device import computes_in_half_precision
 from qrsc.flow.raft_rs import estimator as estimators
 from qrsc.flow.raft_rs.certainty import confidence, negative_log_likelihood
-from qrsc.flow.raft_rs.estimator import CPU_PIXELS, GPU_PIXELS, NeuralFlow, suitable_scale
+from qrsc.flow.raft_rs.estimator import BRIEF_PIXELS, CPU_PIXELS, GPU_PIXELS, NeuralFlow, suitable_scale
 from qrsc.flow.raft_rs.network import FlowNetwork, parameter_count
 from qrsc.flow.raft_rs.update import Upsampler
 
@@ -103,6 +104,20 @@ def test_flows_have_the_dtype_of_the_frames(network: FlowNetwork) -> None:
     assert pair.forward.dtype == pair.backward.dtype == torch.float64
 
 
+def test_a_brief_flow_ends_before_the_steps_at_stride_4(network: FlowNetwork) -> None:
+    first, second = frames(128, 160, 9), frames(128, 160, 10)
+    found = NeuralFlow(network, brief=True, halved=False).confident(first, second)
+    half = computes_in_half_precision(first.device)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=half):
+        coarse = network.brief(first, second).float()
+    whole = F.interpolate(coarse[:, :2], size=(128, 160), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(torch.cat(found.flows), whole)
+    assert found.forward_confidence is not None
+    assert found.forward_confidence.shape == (1, 1, 128, 160)
+    with pytest.raises(ValueError, match="thorough or brief"):
+        NeuralFlow(network, brief=True, thorough=True)
+
+
 def test_reduced_size_gives_flows_in_pixels_of_the_frame(network: FlowNetwork) -> None:
     first, second = frames(128, 160, 9), frames(128, 160, 10)
     reduced = [F.interpolate(f, size=(64, 80), mode="bilinear", antialias=True) for f in (first, second)]
@@ -114,6 +129,7 @@ def test_reduced_size_gives_flows_in_pixels_of_the_frame(network: FlowNetwork) -
 def test_large_frames_are_reduced_on_a_cpu_unless_thorough() -> None:
     large, huge = torch.empty(1, 3, 480, 640), torch.empty(1, 3, 2160, 3840)
     assert suitable_scale(large) == pytest.approx((CPU_PIXELS / (480 * 640)) ** 0.5)
+    assert suitable_scale(large, brief=True) == pytest.approx((BRIEF_PIXELS / (480 * 640)) ** 0.5)
     assert suitable_scale(large, thorough=True) == 1.0
     assert suitable_scale(huge, thorough=True) == pytest.approx((GPU_PIXELS / (2160 * 3840)) ** 0.5)
 

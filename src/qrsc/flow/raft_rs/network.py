@@ -121,11 +121,15 @@ class FlowNetwork(nn.Module):
         flow, fine = self._fine_steps(frames, quarter, self._fine_matching(quarter), flow, state, every_step)
         return Estimates(initial, log_probability, coarse, fine)
 
-    def rough(self, first: Tensor, second: Tensor) -> Tensor:
-        """Flows without the steps at stride 4, `[2 B, 2, H / 4, W / 4]`, of pairs as for `forward`."""
+    def brief(self, first: Tensor, second: Tensor, start: Tensor | None = None) -> Tensor:
+        """Flow and uncertainty without the steps at stride 4, `[2 B, 4, H / 4, W / 4]`, of pairs as for `forward`."""
         _, eighth, sixteenth = self.encoder(torch.cat([first, second]))
-        flow = self._start(self._global_features(sixteenth))[0]
-        return self._coarse_steps(*self._coarse_inputs(eighth), flow, False)[0]
+        flow = self._start(self._global_features(sixteenth))[0] if start is None else start
+        return self._coarse_steps(*self._coarse_inputs(eighth), flow, False)[2][-1]
+
+    def rough(self, first: Tensor, second: Tensor) -> Tensor:
+        """The flow of `brief`, `[2 B, 2, H / 4, W / 4]`."""
+        return self.brief(first, second)[:, :2]
 
     def encoded(self, frames: Tensor, halved: Tensor | None) -> tuple[Tensor, ...]:
         """All that the network computes from single frames, for `between`.
