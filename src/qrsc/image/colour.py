@@ -12,7 +12,7 @@ _TO_YCBCR = torch.tensor((LUMA, (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0
 def luma(images: Tensor) -> Tensor:
     """Luma of RGB `[..., 3, H, W]`: `[..., 1, H, W]`."""
     red, green, blue = images.unsqueeze(-3).unbind(-4)
-    return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
+    return (LUMA[0] * red).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
 
 
 def to_ycbcr(images: Tensor) -> Tensor:
