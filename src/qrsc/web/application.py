@@ -12,9 +12,10 @@ from pathlib import Path
 
 import jinja2
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from qrsc import __version__
@@ -22,6 +23,7 @@ from qrsc.calibrate.camera_table import find_modes
 from qrsc.web.safety import refused
 from qrsc.web.settings import MOST_SLOW, PREVIEW_SECONDS, Settings
 from qrsc.web.shelf import MOST_CLIPS, Clip, Shelf
+from qrsc.web.stored_file import StoredFile
 from qrsc.web.uploads import UploadError, clip_name, receive, stored_name
 
 STATIC = {"style.css": "text/css", "icon.svg": "image/svg+xml"} | dict.fromkeys(
@@ -33,6 +35,7 @@ MOST_UPLOADS = 4  # at the same time
 MOST_CAMERAS = 30  # that a search lists
 HEARTBEAT = 15.0  # seconds after which a silent stream of events says that it is there
 REST = 0.15  # seconds between two events
+NEWEST = "thumb.jpg"  # of the pictures of a task
 _MOVIES = {".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/mp4", ".webm": "video/webm"}
 
 
@@ -199,23 +202,39 @@ class Application:
         task = clip.tasks.get(kind)
         path = clip.file(kind, name)
         if task is None or task.number != request.path_params["number"] or path is None:
-            if name == "thumb.jpg":  # it went with its task after the page was told of it
-                return Response(status_code=204)
-            raise HTTPException(404)
+            return _gone(name)
         asked = request.headers.get("range", "")
         if len(asked) > LONGEST_RANGE or "," in asked:
             return refused(416, "one range of bytes is given at a time.")
         saved = clip.download_name(name) if kind == "run" else None
         if saved is not None:
-            return FileResponse(path, media_type="application/octet-stream", filename=saved)
-        kept = {"cache-control": "no-store" if name == "thumb.jpg" else "private, max-age=3600"}
-        return FileResponse(path, media_type=_MOVIES.get(path.suffix, "image/jpeg"), headers=kept)
+            return StoredFile(path, media_type="application/octet-stream", filename=saved)
+        if path.suffix == ".jpg":  # small: read at once, before it goes
+            return await _picture(path, name)
+        kept = {"cache-control": "private, max-age=3600"}
+        return StoredFile(path, media_type=_MOVIES.get(path.suffix, "image/jpeg"), headers=kept)
 
     def _clip(self, request: Request) -> Clip:
         clip = self.shelf.clips.get(request.path_params["key"])
         if clip is None:
             raise HTTPException(404, "this clip is not here any more. Add it again.")
         return clip
+
+
+async def _picture(path: Path, name: str) -> Response:
+    try:
+        content = await run_in_threadpool(path.read_bytes)
+    except FileNotFoundError:
+        return _gone(name)
+    kept = {"cache-control": "no-store" if name == NEWEST else "private, max-age=3600"}
+    return Response(content, media_type="image/jpeg", headers=kept)
+
+
+def _gone(name: str) -> Response:
+    """The answer where a file is not there: the newest picture may go with its task after the page was told of it."""
+    if name == NEWEST:
+        return Response(status_code=204)
+    raise HTTPException(404)
 
 
 def _length(request: Request) -> int | None:
