@@ -39,7 +39,12 @@ def test_a_signal_while_importing_ends_quietly(tmp_path: Path, module: str, numb
 
 def test_ctrl_c_before_there_is_a_handler_ends_quietly(tmp_path: Path) -> None:
     code = WHEN_IMPORTED.format(module="signal", number=int(signal.SIGINT))
-    done = subprocess.run([sys.executable, "-c", code, "cameras"], capture_output=True, text=True, timeout=60)
+
+    def heard() -> None:  # shells start commands in the background deaf to it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    command = [sys.executable, "-c", code, "cameras"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=heard)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
