@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from qrsc.flow import load_flow
+from qrsc.flow import for_even_light, load_flow
 from qrsc.flow.dis import DisFlow
 from qrsc.flow.protocol import FlowPair
 from qrsc.flow.refined import RefinedFlow
@@ -75,6 +75,13 @@ def test_contradiction_counts_the_points_that_stay_in_the_frame() -> None:
     wrong[..., 32:, :] *= -1.0
     assert abs(contradicted_part(right, wrong) - 0.5) < 0.04  # half of the rows; 0.5 +- a row of the grid
     assert contradicted_part(torch.full((1, 2, 64, 64), 500.0), right) == 1.0  # nothing stays
+
+
+def test_frames_in_even_light_are_for_the_search_alone() -> None:
+    flow = SearchFirstFlow(RefinedFlow(CountedFlow()))
+    assert isinstance(for_even_light(flow), DisFlow)
+    other = CountedFlow()
+    assert for_even_light(other) is other
 
 
 def test_it_is_loaded_by_name() -> None:

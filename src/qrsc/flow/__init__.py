@@ -18,7 +18,7 @@ from qrsc.flow.precomputed import PrecomputedFlow
 from qrsc.flow.protocol import ClipFlow, ConfidentFlows, EncodingEstimator, FlowEstimator, FlowPair, find_flows
 from qrsc.flow.raft_rs.estimator import flow_from_file, shipped_flow
 from qrsc.flow.refined import RefinedFlow
-from qrsc.flow.search_first import SearchFirstFlow
+from qrsc.flow.search_first import SearchFirstFlow, for_even_light
 from qrsc.weights import card, file_sha256
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "default_flow",
     "find_flows",
     "flow_fingerprint",
+    "for_even_light",
     "load_flow",
 ]
 

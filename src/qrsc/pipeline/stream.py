@@ -12,7 +12,7 @@ from torch import Tensor
 
 from qrsc.backend.fallback import fallback_of, joined
 from qrsc.backend.prefetch import prefetch
-from qrsc.flow import ConfidentFlows, EncodingEstimator, FlowPair, find_flows
+from qrsc.flow import ConfidentFlows, EncodingEstimator, FlowPair, find_flows, for_even_light
 from qrsc.image.resize import reduced_size, resized_picture
 from qrsc.motion.consistency import consistency_confidence
 from qrsc.motion.fill import TrustedFlow
@@ -226,7 +226,7 @@ class Stream:
             cut = scene_changes(first, second, to_next.flow, agreement)
             if cut or light_changes(first, second, to_next.flow):
                 even = (even_light(first), even_light(second))
-                found = find_flows(self._resolved.flow, *even, number)
+                found = find_flows(for_even_light(self._resolved.flow), *even, number)
                 to_next, to_previous, agreement = self._flows(previous, newest, found)
                 to_next = trusted_by_structure(to_next, *even)
                 to_previous = trusted_by_structure(to_previous, *reversed(even))
