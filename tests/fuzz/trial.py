@@ -20,6 +20,7 @@ DOCUMENTED = frozenset({0, 2, 4})  # exit codes, see docs/correct.md
 WROTE = frozenset({0, 4})  # those after which there is an output
 UNVERIFIED = 5  # the output is not what it should be, and has got another name
 FAILURES = frozenset({2, UNVERIFIED})  # those that come with a line of error
+UNFINISHED = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial(\.\w+)?")  # an output under its temporary name
 # How the C library ends a process whose thread gets no memory for its variables; it exits with 127.
 NO_THREAD = "cannot allocate memory for thread-local data: ABORT"
 KILLED = frozenset({-signal.SIGKILL, -signal.SIGABRT})
@@ -103,7 +104,7 @@ class Trial:
         if ended.code == UNVERIFIED and UNVERIFIED in self.codes:
             expected |= {name for name in there if ".unverified-" in name}
         if unfinished:
-            expected |= {name for name in there if ".partial" in name}
+            expected |= {name for name in there if UNFINISHED.fullmatch(name)}
         leftover = sorted(there - expected)
         if leftover:
             yield f"leftover: {', '.join(leftover)}"

@@ -35,6 +35,7 @@ MOST_UPLOADS = 4  # at the same time
 MOST_CAMERAS = 30  # that a search lists
 HEARTBEAT = 15.0  # seconds after which a silent stream of events says that it is there
 REST = 0.15  # seconds between two events
+KEPT = "private, max-age=3600"  # by the browser: files do not change, but for the newest picture
 NEWEST = "thumb.jpg"  # of the pictures of a task
 _MOVIES = {".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/mp4", ".webm": "video/webm"}
 
@@ -211,7 +212,7 @@ class Application:
             return StoredFile(path, media_type="application/octet-stream", filename=saved)
         if path.suffix == ".jpg":  # small: read at once, before it goes
             return await _picture(path, name)
-        kept = {"cache-control": "private, max-age=3600"}
+        kept = {"cache-control": KEPT}
         return StoredFile(path, media_type=_MOVIES.get(path.suffix, "image/jpeg"), headers=kept)
 
     def _clip(self, request: Request) -> Clip:
@@ -226,7 +227,7 @@ async def _picture(path: Path, name: str) -> Response:
         content = await run_in_threadpool(path.read_bytes)
     except FileNotFoundError:
         return _gone(name)
-    kept = {"cache-control": "no-store" if name == NEWEST else "private, max-age=3600"}
+    kept = {"cache-control": "no-store" if name == NEWEST else KEPT}
     return Response(content, media_type="image/jpeg", headers=kept)
 
 
